@@ -10,7 +10,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tests.model.endings.pairs import Pairs
 from tests.model.endings.rules import KINDS, Kind, Rules, Told, rules, target
@@ -41,6 +41,14 @@ class Says:
     first: tuple[str, str, str] | None = None
 
 
+#: Of a message: its number and deaths.
+Shown: TypeAlias = tuple[int, tuple[Death, ...]]
+#: And how many like it were in its queue before.
+Key: TypeAlias = tuple[int, tuple[Death, ...], int]
+#: And of which life of which queue it was.
+Origin: TypeAlias = tuple[str, int, tuple[Death, ...], int]
+
+
 class Entry:
     """One message in one queue, or on its way to one."""
 
@@ -48,6 +56,9 @@ class Entry:
         self.serial = serial
         self.body = body
         self.says = says
+        #: How many of its like came to its queue before it. An earlier process may have sent the letter of a
+        #: letter in a queue without a log, which cannot say of which message it was.
+        self.copy = 0
         #: The features that took part in its life, also before it was a dead letter.
         self.marks = marks
         #: Its place in the queue: by priority, then by arrival.
@@ -72,15 +83,20 @@ class Entry:
         #: The letters that were made of it: one, or none if it went nowhere.
         self.letters: list[tuple[ModelQueue, Entry]] = []
         #: What it was before it was a letter, and of which life of which queue.
-        self.origin: tuple[str, int, tuple[Death, ...]] | None = None
+        self.origin: Origin | None = None
 
     def __lt__(self, other: Entry) -> bool:
         return self.place < other.place
 
     @property
-    def key(self) -> tuple[int, tuple[Death, ...]]:
-        """No other message of a queue has it."""
+    def shown(self) -> Shown:
+        """What a consumer can know it by."""
         return self.serial, self.says.deaths
+
+    @property
+    def key(self) -> Key:
+        """No other message of a queue has it."""
+        return self.serial, self.says.deaths, self.copy
 
 
 class ModelConsumer:
@@ -125,7 +141,7 @@ class ModelQueue:
         #: In this move its consumers got something else than its head.
         self.is_out_of_order = False
         #: All messages that a crash may bring back.
-        self.entries: dict[tuple[int, tuple[Death, ...]], Entry] = {}
+        self.entries: dict[Key, Entry] = {}
         self.number = 0
         #: How many have ever come back.
         self.line = 0
@@ -136,7 +152,7 @@ class ModelQueue:
         self.was_declared = False
         self.was_removed = not kind.durable
         #: Letters that the log has, or has had, from before a crash: by what they were.
-        self.letters: set[tuple[str, int, tuple[Death, ...]]] = set()
+        self.letters: set[Origin] = set()
 
     def obey(self, policy: Told) -> None:
         self.policy = policy
@@ -209,7 +225,7 @@ class Lists:
         self.leaving: Callable[[], set[str]] = set
         self._letters: deque[tuple[ModelQueue, Entry, str]] = deque()
         #: What the consumers of a queue got in this move.
-        self.seen: Callable[[ModelQueue], set[tuple[int, tuple[Death, ...]]]] = lambda queue: set()
+        self.seen: Callable[[ModelQueue], set[Shown]] = lambda queue: set()
 
     def letters_to_come(self) -> int:
         """Letters that are still to be sent, and messages whose time is over, which may become some."""
@@ -254,6 +270,8 @@ class Lists:
         if queue.kind.priorities is not None and entry.says.priority:
             self.note(queue, entry, "priority")
         entry.logged = queue.kind.quorum or (queue.kind.durable and entry.says.persistent)
+        while entry.key in queue.entries:
+            entry.copy += 1
         queue.entries[entry.key] = entry
         queue.arrived += 1
         queue.insert(entry)
@@ -305,8 +323,8 @@ class Lists:
             if queue.kind.priorities is not None:
                 # If others come meanwhile, what its consumers take first is seen, not foretold.
                 if seen is None:
-                    seen = self.seen(queue) - {each.key for each in queue.given}
-                found = next((each for each in queue.ready if each.key in seen), None)
+                    seen = self.seen(queue) - {each.shown for each in queue.given}
+                found = next((each for each in queue.ready if each.shown in seen), None)
                 queue.is_out_of_order |= found is not entry
                 if found is None:
                     return

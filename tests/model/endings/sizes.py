@@ -1,7 +1,8 @@
 """Sizes of one digit: a handful of messages fills each slice, window, page, batch and segment.
 
 So nearly every mass of messages takes several turns of the loop, and the client's next frame is there before
-the last of them. ``TRIM_UNITS`` is that for nine messages, as what a publish drops at once is foretold.
+the last of them. ``TRIM_UNITS`` is that for 21 messages, as what a publish drops at once is foretold: one of
+200 octets makes up to 20 of ten octets leave.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SMALL: tuple[tuple[Any, str, int], ...] = (
     (ticker, "TICK_UNITS", 9),
     (ticker, "FRESH_UNITS", 3),
     (ticker, "QUEUE_UNITS", 5),
-    (queue, "TRIM_UNITS", 18),
+    (queue, "TRIM_UNITS", 42),
     (services, "DROP_SLICE", 2),
     (timers, "TOUCH_SLICE", 9),
     (dispatch, "CANCEL_SLICE", 1),

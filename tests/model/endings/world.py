@@ -16,7 +16,7 @@ After every start, clean or not, each log has what it must and nothing that it m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -299,9 +299,9 @@ class World:
         assert method.delivery_tag == channel.next_tag
         channel.next_tag += 1
         says, count = read(received.properties, method.exchange, method.routing_key)
-        key = (serial_of(received.body), says.deaths)
+        shown = (serial_of(received.body), says.deaths)
         # One consumer's messages come in order; of two consumers it is not known who was first.
-        entry = next((each for each in queue.given if each.key == key), None)
+        entry = next((each for each in queue.given if each.shown == shown), None)
         assert entry is not None, f"{queue.name} gave {says}, body {received.body[:9]!r}: not its turn"
         is_alone = not queue.arrived or queue.arrived + queue.returned <= 1
         is_ordered = queue.kind.priorities is None or is_alone
@@ -420,6 +420,11 @@ class World:
 
     def _is_open(self, name: str, told: Told, *, is_policy: bool) -> bool:
         """Whether letters of the queue with priorities come back to it then, and it is limited."""
+        found = self._rules_with(name, told, is_policy=is_policy)
+        return found["p"].is_limited and _goes_round("p", found)
+
+    def _rules_with(self, name: str, told: Told, *, is_policy: bool) -> dict[str, Rules]:
+        """What the queues obey once one of them is told so."""
         found: dict[str, Rules] = {}
         for each, kind in KINDS.items():
             policy, arguments = self._told(each)
@@ -428,14 +433,18 @@ class World:
             elif each == name:
                 arguments = told
             found[each] = rules(kind, arguments, policy)
-        if not found["p"].is_limited:
-            return False
-        into = target(KINDS["p"], found["p"])
-        for _ in KINDS:
-            if into in (None, "p"):
-                break
-            into = target(KINDS[into], found[into])
-        return into == "p"
+        return found
+
+    def _drops_what_is_over(self, queue: ModelQueue, policy: Told) -> bool:
+        """Whether a policy makes a queue drop messages of which some are over behind others, and letters come
+        back to it meanwhile: then more are dropped, and fewer expire.
+        """
+        found = self._rules_with(queue.name, policy, is_policy=True)
+        told = found[queue.name]
+        is_over = any(
+            each.deadline_us is not None and each.deadline_us <= self.lists.now_us for each in queue.ready
+        )
+        return is_over and told.is_limited and told.overflow == "drop-head" and _goes_round(queue.name, found)
 
     def _told(self, name: str) -> list[Told]:
         """What a queue was told by arguments and policy; the policy may wait for the queue."""
@@ -511,6 +520,9 @@ class World:
 
     def set_policy(self, name: str, definition: Told | None) -> None:
         """Set or clear the policy of one queue, over the messages that wait in it."""
+        queue = self.lists.queues.get(name)
+        if queue is not None and self._drops_what_is_over(queue, definition or {}):
+            return
         self.moves["policy" if definition is not None else "policy cleared"] += 1
         parameters = self.node.core.parameters
         if definition is None or not definition:
@@ -521,7 +533,6 @@ class World:
         else:
             value = {"pattern": f"^{name}$", "definition": dict(definition), "apply-to": "queues"}
             self.node.enter(parameters.put, self.node.vhost, "policy", f"of {name}", value)
-        queue = self.lists.queues.get(name)
         self.look()
         if queue is not None:
             if definition != queue.policy:
@@ -631,13 +642,7 @@ class World:
 
     def _comes_round(self, name: str) -> bool:
         """Whether letters of a queue may come back to it."""
-        into: str | None = name
-        for _ in KINDS:
-            queue = self.lists.queues.get(into) if into is not None else None
-            into = target(queue.kind, queue.rules) if queue is not None else None
-            if into == name:
-                return True
-        return False
+        return _goes_round(name, {each.name: each.rules for each in self.lists.queues.values()})
 
     def _close_when_told(self, peer: Peer, channel: Channel) -> None:
         """A commit has failed: the channel closes when the rest of it is on disk."""
@@ -824,7 +829,10 @@ class World:
     def _settle(self, channel: Channel, tags: list[int], how: str) -> None:
         owners = {channel.out[tag].consumer for tag in tags}
         is_apart = len(owners) > 1 or (None in owners and len(tags) > 1)
-        if how == "requeue" and is_apart and len(channel.out) <= returns.RETURN_SLICE:
+        are_few = len(channel.out) <= returns.RETURN_SLICE
+        if not channel.is_transacted:
+            are_few |= max(tags) < min(channel.out) + returns.RETURN_SLICE
+        if how == "requeue" and is_apart and are_few:
             self._return_apart([channel.out.pop(tag) for tag in sorted(tags)])
             return
         together: list[ModelQueue] = []
@@ -1189,6 +1197,16 @@ def _typed(kind: Any, told: Told) -> Any:
     if kind.quorum:
         values["queue_type"] = "quorum"
     return typed(**values)
+
+
+def _goes_round(name: str, found: Mapping[str, Rules]) -> bool:
+    """Whether letters of a queue come back to it, if the queues obey ``found``."""
+    into: str | None = name
+    for _ in KINDS:
+        into = target(KINDS[into], found[into]) if into in found else None
+        if into == name:
+            return True
+    return False
 
 
 def _returns_apart(channel: Channel) -> bool:
