@@ -104,6 +104,7 @@ class Bindings:
         pair.by_key[key] = binding
         pair.by_key = roomy(pair.by_key)
         self._count += 1
+        source.binding_count += 1
         self.account.kept += binding.memory_bytes()
         if self.feed.on:
             self.feed.binding(self._vhost, binding, is_new=True)
@@ -113,6 +114,7 @@ class Bindings:
         pair = self._by_source[binding.source][binding.destination]
         del pair.by_key[binding.routing_key, binding.encoded]
         self._count -= 1
+        pair.source.binding_count -= 1
         self.account.kept -= binding.memory_bytes()
         if self.feed.on:
             self.feed.binding(self._vhost, binding, is_new=False)
@@ -144,6 +146,7 @@ class Bindings:
     def pop_from(self, pair: Pair) -> Binding:
         """Remove and return a binding of ``pair``, which must not be empty."""
         self._count -= 1
+        pair.source.binding_count -= 1
         binding = pair.by_key.popitem()[1]
         self.account.kept -= binding.memory_bytes()
         if self.feed.on:
@@ -159,11 +162,6 @@ class Bindings:
     def of_source(self, exchange: Exchange) -> list[Binding]:
         """The bindings that ``exchange`` routes by."""
         return _live(self._by_source.get(exchange, _NONE))
-
-    def count_of_source(self, exchange: Exchange) -> int:
-        """How many bindings ``exchange`` routes by."""
-        pairs = self._by_source.get(exchange, _NONE).values()
-        return sum([len(pair.by_key) for pair in pairs if pair.is_live()])
 
     def of_destination(self, destination: End) -> list[Binding]:
         """The bindings that lead to ``destination``."""

@@ -228,7 +228,7 @@ def exchange_rows(state: State) -> Iterator[Row]:
                 vhost.name,
                 exchange.name,
                 exchange.type,
-                len(vhost.bindings.of_source(exchange)),
+                exchange.binding_count,
                 *[metrics.rate(history, columns) for columns in fields],
                 exchange.durable,
                 exchange.internal,

@@ -110,7 +110,7 @@ class Page:
         for vhost in found:
             for exchange in list(vhost.exchanges.values()):
                 labels = labels_text(vhost=vhost.name, exchange=exchange.name, type=exchange.type)
-                number = 1 if name == "exchange_names" else vhost.bindings.count_of_source(exchange)
+                number = 1 if name == "exchange_names" else exchange.binding_count
                 lines.append(sample(metric, labels, number))
                 if len(lines) == TURN_OBJECTS:
                     self._body.add("".join(lines).encode())

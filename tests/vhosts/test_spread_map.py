@@ -174,9 +174,11 @@ def test_very_many_bindings_are_in_no_large_dict(type_name: str, same_key: bool,
     assert len(found) == (1 if type_name in ("direct", "topic") and key != "same" else len(made))
     assert made[5] in found
     assert sorted(map(id, bindings.of_source(exchange))) == sorted(map(id, made))
+    assert exchange.binding_count == len(bindings) == len(made)
     assert all(bindings.find(each) is each for each in made[:10])
     for binding in made:
         exchange.unbind(binding)
         bindings.remove(binding)
+    assert exchange.binding_count == 0
     assert [each for each in exchange.route(message) if not isinstance(each, int)] == []
     assert not bindings.has_source(exchange)

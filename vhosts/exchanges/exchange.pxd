@@ -15,6 +15,7 @@ cdef class Exchange(Declared):
     cdef public str alternate
     cdef public str declared_alternate
     cdef public ExchangeCounters counters
+    cdef public Py_ssize_t binding_count
 
 
 cdef class Binding:

@@ -157,6 +157,8 @@ class Exchange(Declared):
         self.alternate: str | None = None
         self.declared_alternate: str | None = None
         self.counters = ExchangeCounters()
+        #: Of the bindings that it routes by; those of a deleted end count until they are removed.
+        self.binding_count = 0
 
     def memory_bytes(self) -> int:
         """Bytes of memory of the exchange without its bindings."""
