@@ -1,6 +1,6 @@
 """What makes a node out of a disk, clocks, an event loop, randomness and a store of definitions.
 
-The process (``amqp_router.broker``) gives a ``NodeCore`` the real ones, the simulator (``tests/nodes.py``)
+The process (``amqp_router.broker``) gives a ``NodeCore`` the real ones, the simulator (``tests/nodes``)
 simulated ones, several nodes in one process if it likes. Nothing in here reaches the world but through
 ``Ports`` and ``Threads``. Listeners, logins and administration are not part of it.
 
