@@ -29,8 +29,8 @@ from amqp_router.protocol import methods as m
 from tests.model import schedules
 from tests.nodes import PERSISTENT, Client, SimDefinitions, SimNode, before_body
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
+from tests.persistence.log.sizes import OPTIONS
 from tests.persistence.log.support import ManualClock
-from tests.persistence.log.world import OPTIONS
 
 T = TypeVar("T")
 

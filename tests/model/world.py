@@ -36,7 +36,7 @@ from persistence.definitions import QueueRow, StoreFailed
 from tests.model.shadow import Out, Publish, ShadowChannel, ShadowConsumer, ShadowQueue
 from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimDefinitions, SimNode, publish_frames
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
-from tests.persistence.log.world import OPTIONS
+from tests.persistence.log.sizes import OPTIONS
 from tests.planting import walk_seeds
 from tests.vhosts.queues.local import order
 from vhosts.queues.state import FAILED

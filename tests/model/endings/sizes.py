@@ -15,7 +15,7 @@ from typing import Any
 from amqp_router.channel import ack_watch, channel, closing, delivery, due, returns, transactions
 from amqp_router.connection import dispatch as connection_dispatch
 from amqp_router.connection import ticker
-from tests.persistence.log.world import OPTIONS
+from tests.persistence.log.sizes import OPTIONS
 from vhosts import dead_letters, obeying, passing, removal
 from vhosts.queues import dispatch, mortal, queue, services, timers
 from vhosts.queues.ready import order

@@ -6,7 +6,7 @@ fails. One that survives means that the model has gone blind somewhere.
 
 from __future__ import annotations
 
-from tests.persistence.log.world import SMALL_ROUNDS
+from tests.persistence.log.model.walk import SMALL_ROUNDS
 from tests.planting import Planted
 
 LOG = "persistence/log/"

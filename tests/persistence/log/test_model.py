@@ -11,7 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from amqp_router.protocol.flags import ACK, DEAD_LETTER, DROP, EXPIRE, REJECT, RETURN
 from persistence.options import LogOptions
-from tests.persistence.log.world import FAULTS, LOGS, MIXES, OFF_US, OPTIONS, ROOMY, World, walk
+from tests.persistence.log.model import ends, writing
+from tests.persistence.log.model.ends import FAULTS, OFF_US
+from tests.persistence.log.model.walk import MIXES, walk
+from tests.persistence.log.model.world import LOGS, World
+from tests.persistence.log.sizes import OPTIONS, ROOMY
 
 NUMBERS = st.integers(0, LOGS - 1)
 
@@ -25,11 +29,11 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, count=st.integers(1, 5), size=st.sampled_from((1, 30, 200, 800)))
     def append(self, number: int, count: int, size: int) -> None:
-        self.world.append(number, count, size)
+        writing.append(self.world, number, count, size)
 
     @rule(number=NUMBERS)
     def reserve(self, number: int) -> None:
-        self.world.reserve(number)
+        writing.reserve(self.world, number)
 
     @rule(
         number=NUMBERS,
@@ -38,11 +42,11 @@ class LogMachine(RuleBasedStateMachine):
         kind=st.sampled_from((ACK, REJECT, EXPIRE, DROP, DEAD_LETTER, RETURN)),
     )
     def settle(self, number: int, first: int, count: int, kind: int) -> None:
-        self.world.settle(number, first, count, kind)
+        writing.settle(self.world, number, first, count, kind)
 
     @rule(number=NUMBERS, keep_every=st.integers(0, 3))
     def purge(self, number: int, keep_every: int) -> None:
-        self.world.purge(number, keep_every)
+        writing.purge(self.world, number, keep_every)
 
     @rule(number=NUMBERS)
     def read(self, number: int) -> None:
@@ -70,11 +74,11 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def delete(self, number: int) -> None:
-        self.world.delete(number)
+        writing.delete(self.world, number)
 
     @rule(number=NUMBERS, share=st.floats(0, 1))
     def truncate(self, number: int, share: float) -> None:
-        self.world.truncate(number, share)
+        writing.truncate(self.world, number, share)
 
     @rule(
         operation=st.sampled_from(FAULTS),
@@ -82,35 +86,35 @@ class LogMachine(RuleBasedStateMachine):
         error=st.sampled_from((5, 28)),
     )
     def fail(self, operation: str, after: int, error: int) -> None:
-        self.world.fail(operation, after, error)
+        ends.fail(self.world, operation, after, error)
 
     @rule(operation=st.sampled_from(("sync", "write")), after=st.integers(0, 3), seed=st.integers(0, 1 << 20))
     def crash_failing(self, operation: str, after: int, seed: int) -> None:
-        self.world.crash_failing(operation, after, 5, seed)
+        ends.crash_failing(self.world, operation, after, 5, seed)
 
     @rule(number=NUMBERS, seed=st.integers(0, 1 << 20))
     def open_badly(self, number: int, seed: int) -> None:
-        self.world.open_badly(number, Random(seed))
+        ends.open_badly(self.world, number, Random(seed))
 
     @rule()
     def restart(self) -> None:
-        self.world.restart()
+        ends.restart(self.world)
 
     @rule(off_us=st.sampled_from(OFF_US), clean=st.booleans())
     def jump(self, off_us: int, clean: bool) -> None:
-        self.world.jump(off_us, clean=clean)
+        ends.jump(self.world, off_us, clean=clean)
 
     @rule()
     def kill(self) -> None:
-        self.world.kill()
+        ends.kill(self.world)
 
     @rule(seed=st.integers(0, 1 << 20), steps=st.integers(-1, 24))
     def crash(self, seed: int, steps: int) -> None:
-        self.world.crash(seed, steps)
+        ends.crash(self.world, seed, steps)
 
     @rule(seed=st.integers(0, 1 << 20), steps=st.integers(0, 7))
     def crash_at_start(self, seed: int, steps: int) -> None:
-        self.world.crash_at_start(seed, steps)
+        ends.crash_at_start(self.world, seed, steps)
 
 
 LogMachine.TestCase.settings = settings(

@@ -14,9 +14,10 @@ from persistence.errors import LogFailed
 from persistence.files import RealDisk
 from persistence.log.queue.queue_log import QueueLog
 from persistence.options import LogOptions
+from tests.persistence.log.model import writing
+from tests.persistence.log.model.world import World
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import Node, bodies, fill, message, unsettled
-from tests.persistence.log.world import World
 
 
 class Ears:
@@ -212,7 +213,7 @@ def test_a_deleted_log_is_not_read() -> None:
 def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> None:
     """Otherwise its batches are written again after an error, into segments that may be gone by then."""
     world = World()
-    world.append(0, 5, 30)
+    writing.append(world, 0, 5, 30)
     log = world.shadows[0].log
     assert log is not None
     world.tick()
@@ -222,7 +223,7 @@ def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> Non
     assert log.durable == log.high_watermark == log.end
     assert world.shadows[0].confirmed_below == log.end
     # One that is not refused confirms nothing of what it cuts.
-    world.append(0, 5, 30)
+    writing.append(world, 0, 5, 30)
     world.tick()
     log.checkpoints.is_unsure = False
     below = log.durable

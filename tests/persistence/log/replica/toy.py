@@ -41,8 +41,8 @@ from persistence.log.replica.reading import RawReader
 from persistence.log.replica.unreplicated import PeerOctets, Unreplicated
 from persistence.log.sync.marks import log_id, read_marks
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
+from tests.persistence.log.sizes import OPTIONS
 from tests.persistence.log.support import InlineWorker, Node, last_of, message, raw_batches, unsettled
-from tests.persistence.log.world import OPTIONS
 from tests.planting import walk_seeds
 
 NAME = "0123456789abcdef" * 2
