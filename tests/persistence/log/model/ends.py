@@ -91,7 +91,7 @@ def crash_at_start(world: World, seed: int, steps: int) -> None:
 
 def jump(world: World, off_us: int, *, clean: bool) -> None:
     """The next start finds the clock elsewhere; what comes then has its time."""
-    last = [last_time(shadow.log) for shadow in world.shadows]
+    last = [last_time(world.log(number)) for number in range(LOGS)]
     world.off_us = off_us
     world.moves["jump back" if max(last) > world.wall_us() + JUMP_US else "jump forth"] += 1
     if clean:
@@ -100,8 +100,7 @@ def jump(world: World, off_us: int, *, clean: bool) -> None:
         kill(world)
     now_us = world.wall_us()
     for number, shadow in enumerate(world.shadows):
-        log = shadow.log
-        assert log is not None
+        log = world.log(number)
         last_us = log.batches.last_us
         assert last_us - now_us <= JUMP_US or is_crumbled(log.partition), "the clock's time is not taken"
         append(world, number, 1, 30)

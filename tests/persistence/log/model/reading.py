@@ -10,18 +10,19 @@ from persistence.log.format.segment import Segment
 from persistence.log.queue.queue_log import QueueLog
 
 
-def drain(log: QueueLog, limit: int | None = None) -> list[Message]:
+def drain(log: QueueLog) -> list[Message]:
+    """All messages that are not settled, read a few at a time."""
     messages: list[Message] = []
     offset = 0
-    end = log.end if limit is None else limit
     while True:
-        found, offset = log.read(offset, end, 3, 400)
+        found, offset = log.read(offset, log.end, 3, 400)
         if not found:
             return messages
         messages += found
 
 
 def headers(log: QueueLog, segment: Segment) -> Iterator[BatchHeader]:
+    """The headers of the batches of a segment."""
     position = 0
     while position < segment.written:
         data = log.partition.read(segment, position, HEADER_SIZE)
@@ -31,16 +32,15 @@ def headers(log: QueueLog, segment: Segment) -> Iterator[BatchHeader]:
         position += header.length
 
 
-def last_time(log: QueueLog | None) -> int:
+def last_time(log: QueueLog) -> int:
     """The time of the last batch that is written; 0 if there is none."""
-    assert log is not None
     written = [segment for segment in log.partition.segments if segment.written]
     times = [each.base_ts + each.max_ts_delta for segment in written[-1:] for each in headers(log, segment)]
     return times[-1] if times else 0
 
 
 def check_times(log: QueueLog) -> None:
-    """Readers find times by the first and the last one of a segment."""
+    """Times never fall within a segment: readers know it by its first and its last one."""
     for segment in log.partition.segments:
         last_us = 0
         for header in headers(log, segment):

@@ -78,6 +78,7 @@ class Shadow:
         self.failed = self.passing = False
 
     def note_sealed(self) -> None:
+        """What was settled has gone into a batch, unless some is still due."""
         if self.passing:
             return
         if self.failed:
@@ -89,6 +90,7 @@ class Shadow:
             self.harden()
 
     def harden(self) -> None:
+        """Sealed settles and returns below the watermark are durable."""
         rest = []
         for offset, returns, need in self.sealed:
             if need > self.confirmed_below:

@@ -50,12 +50,14 @@ class World:
             self.create(shadow)
 
     def new_shadow(self, number: int) -> Shadow:
+        """A log of a name that no log had before."""
         self.generation += 1
         return Shadow(f"log{number}-{self.generation}")
 
     # -- start and stop -------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """A new process over what the disk has; no log is open in it."""
         self.boot += 1
         #: Names of logs deleted in this life, and whether the disk has failed in it.
         self.removed: set[str] = set()
@@ -91,12 +93,19 @@ class World:
         """The time of day."""
         return START_US + self.clock.wall_us() + self.off_us
 
+    def log(self, number: int) -> QueueLog:
+        """The log of this number, which is open."""
+        log = self.shadows[number].log
+        assert log is not None
+        return log
+
     def create(self, shadow: Shadow) -> None:
         shadow.log = self.catalog.create(shadow.name, "/", shadow.name, {})
         shadow.log.listener = shadow
         shadow.epoch = shadow.log.epoch
 
     def reopen(self, *, clean: bool) -> None:
+        """Start again and compare all logs; ``clean`` says whether the last stop was."""
         self.start()
         for shadow in self.shadows:
             self.open_log(shadow, clean=clean and not shadow.failed)
@@ -105,12 +114,14 @@ class World:
         assert not [name for name in self.disk.list("d") if name.endswith(".journal")]
 
     def open_log(self, shadow: Shadow, *, clean: bool) -> None:
+        """Open one log and compare it."""
         log = self.catalog.open(shadow.name, "/", shadow.name, {})
         shadow.log = log
         log.listener = shadow
         self._compare_after_start(shadow, log, clean=clean)
 
     def lose_power(self, seed: int) -> None:
+        """The process is gone, and of what was not synced the disk keeps what the seed says."""
         for shadow in self.shadows:
             shadow.log = None
         self.disk.power_loss(Random(seed))
@@ -123,9 +134,8 @@ class World:
     # -- comparing ------------------------------------------------------------------------------------
 
     def read(self, number: int) -> None:
-        shadow = self.shadows[number]
-        log = shadow.log
-        assert log is not None
+        """Compare a log that can be read with its model."""
+        shadow, log = self.shadows[number], self.log(number)
         if shadow.failed and not shadow.passing:
             return
         self.moves["read"] += 1
@@ -146,6 +156,7 @@ class World:
             assert one.body() == shadow.entries[one.offset].body
 
     def _compare_after_start(self, shadow: Shadow, log: QueueLog, *, clean: bool) -> None:
+        """Compare a log that was opened; from then on the model has what the log has."""
         wrote_epoch = bool(log.batches.epochs.starts)
         if wrote_epoch:
             assert log.epoch > log.batches.epochs.starts[-1][0], "the epoch was not raised"
@@ -189,6 +200,7 @@ class World:
     # -- the sync, the threads and the clock ----------------------------------------------------------
 
     def tick(self) -> None:
+        """The sync starts a round."""
         self.moves["tick"] += 1
         self.sync.start_round()
         self.note_sealed()
@@ -203,6 +215,7 @@ class World:
             self.worker.run_one()
 
     def hear(self) -> None:
+        """The loop hears of one thing that a thread has done."""
         if self.posted:
             self.moves["hear"] += 1
             self.posted.pop(0)()
@@ -232,5 +245,6 @@ class World:
             self.note_sealed()
 
     def note_sealed(self) -> None:
+        """The models see which settles have gone into a batch."""
         for shadow in self.shadows:
             shadow.note_sealed()

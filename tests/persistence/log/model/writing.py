@@ -12,9 +12,8 @@ from tests.persistence.log.support import returned
 
 
 def append(world: World, number: int, count: int, size: int) -> None:
-    shadow = world.shadows[number]
-    log = shadow.log
-    assert log is not None
+    """Publish ``count`` messages of ``size`` octets."""
+    shadow, log = world.shadows[number], world.log(number)
     world.moves["append"] += 1
     for _ in range(count):
         world.serial += 1
@@ -34,8 +33,8 @@ def append(world: World, number: int, count: int, size: int) -> None:
 
 
 def reserve(world: World, number: int) -> None:
-    log = world.shadows[number].log
-    assert log is not None
+    """A transient message takes an offset; it is settled at once."""
+    log = world.log(number)
     world.moves["reserve"] += 1
     message = build_message(b"\x00\x01q", b"\x00\x00", b"t")
     log.reserve(message)
@@ -44,9 +43,7 @@ def reserve(world: World, number: int) -> None:
 
 def settle(world: World, number: int, first: int, count: int, kind: int) -> None:
     """Settle or return ``count`` unsettled messages in order, from the ``first``-th on."""
-    shadow = world.shadows[number]
-    log = shadow.log
-    assert log is not None
+    shadow, log = world.shadows[number], world.log(number)
     offsets = shadow.unsettled()
     if not offsets or (shadow.failed and not shadow.passing):
         return
@@ -68,9 +65,8 @@ def settle(world: World, number: int, first: int, count: int, kind: int) -> None
 
 
 def purge(world: World, number: int, keep_every: int) -> None:
-    shadow = world.shadows[number]
-    log = shadow.log
-    assert log is not None
+    """Purge all but the oldest ones: of ``keep_every`` messages one is kept, and none if that is 0."""
+    shadow, log = world.shadows[number], world.log(number)
     if shadow.failed:
         return
     world.moves["purge"] += 1
@@ -97,9 +93,7 @@ def delete(world: World, number: int) -> None:
 
 def truncate(world: World, number: int, share: float) -> None:
     """Cut the log somewhere above what is confirmed, a round under way or not."""
-    shadow = world.shadows[number]
-    log = shadow.log
-    assert log is not None
+    shadow, log = world.shadows[number], world.log(number)
     if shadow.failed:
         return
     world.moves["truncate"] += 1
