@@ -9,10 +9,12 @@ from random import Random
 
 import pytest
 
+from tests.model.endings import ends, queues, waiting
+from tests.model.endings.ends import CRASH_POINTS
 from tests.model.endings.pairs import PAIRS
 from tests.model.endings.rules import KINDS
-from tests.model.endings.starts import CRASH_POINTS, Walker
 from tests.model.endings.walk import close, walk
+from tests.model.endings.world import World
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +42,14 @@ def test_power_fails(point: str, moves: Counter[str]) -> None:
     """Each point of ``CRASH_POINTS`` is reached and survived."""
     for seed in range(40):
         random = Random(seed)
-        world = Walker(random, 1 << 20)
+        world = World(random, 1 << 20)
         world.connect()
         for name in KINDS:
-            world.declare(name)
+            queues.declare(world, name)
         letters = {"dead-letter-exchange": "", "dead-letter-routing-key": "q"}
-        world.set_policy("c", {"message-ttl": 399, "max-length": 3, **letters})
-        world.settle_down()
-        if world.crash_at(point, random.randrange(2), seed):
+        queues.set_policy(world, "c", {"message-ttl": 399, "max-length": 3, **letters})
+        waiting.settle_down(world)
+        if ends.crash_at(world, point, random.randrange(2), seed):
             close(world)
             moves.update({f"endings: {move}": count for move, count in world.moves.items()})
             return

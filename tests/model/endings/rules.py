@@ -91,6 +91,16 @@ def target(kind: Kind, found: Rules) -> str | None:
     return kind.name if found.key is None else found.key
 
 
+def goes_round(name: str, found: Mapping[str, Rules]) -> bool:
+    """Whether letters of a queue come back to it, if the queues obey ``found``."""
+    into: str | None = name
+    for _ in KINDS:
+        into = target(KINDS[into], found[into]) if into in found else None
+        if into == name:
+            return True
+    return False
+
+
 def refuses(told: Told) -> bool:
     """Whether a queue that is told so may refuse messages."""
     return str(told.get("overflow", "")).startswith("reject")
@@ -104,7 +114,7 @@ def choose(
     if random.random() < 0.5:
         # In no two queues do messages expire at the same time: which of them is first would be open.
         told["message-ttl"] = random.choice((300, 700, 1500, 2500)) + ord(kind.name)
-    # A queue with priorities that is limited must not get its own letters (``World.choose``).
+    # A queue with priorities that is limited must not get its own letters (``choices.choose_for``).
     is_often_limited = kind.priorities is None
     if random.random() < (0.5 if is_often_limited else 0.3):
         told["max-length"] = random.choice((0, 1, 2, 3, 5))

@@ -17,10 +17,14 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from amqp_router import compiled
+from tests.model.endings import choices, closing, consuming, ends, late, publishing, queues, settling, waiting
+from tests.model.endings.ends import CRASH_POINTS
 from tests.model.endings.pairs import PAIRS, shown
 from tests.model.endings.rules import KINDS, target
+from tests.model.endings.says import Says
+from tests.model.endings.setting import FANOUT
 from tests.model.endings.sizes import small
-from tests.model.endings.starts import CRASH_POINTS, FANOUT, Walker
+from tests.model.endings.world import World
 from tests.model.planted import ENDINGS as MODULE
 from tests.model.planted import PLANTED
 from tests.planting import check_is_found
@@ -35,17 +39,17 @@ CHANNELS = ((0, 1), (0, 2), (1, 1), (1, 2))
 PUBLISHED = ("c", "c", "p", "p", "p", "q", "q", "t", "t", "x")
 
 
-def walk(seed: int, moves: int = MOVES) -> Walker:
+def walk(seed: int, moves: int = MOVES) -> World:
     """Random moves; raises what the node did wrong."""
     with small():
         return _walk(Random(seed), moves)
 
 
-def _walk(random: Random, moves: int) -> Walker:
-    world = Walker(random, random.choice((0, 0, 1500, 1 << 20)))
+def _walk(random: Random, moves: int) -> World:
+    world = World(random, random.choice((0, 0, 1500, 1 << 20)))
     world.connect()
     for name in KINDS:
-        world.declare(name)
+        queues.declare(world, name)
     for _ in range(moves):
         world.node.busy = random.random() < 0.3
         step(world, random)
@@ -55,22 +59,22 @@ def _walk(random: Random, moves: int) -> Walker:
     return world
 
 
-def step(world: Walker, random: Random) -> None:
+def step(world: World, random: Random) -> None:
     """One random move."""
     for each in KINDS:
         if each not in world.lists.queues and random.random() < 0.3:
-            world.declare(each)
+            queues.declare(world, each)
     (move,) = random.choices([*STEPS], [*STEPS.values()])
     move(world, random, random.choice(PUBLISHED))
 
 
-def publish(world: Walker, random: Random, name: str) -> None:
+def publish(world: World, random: Random, name: str) -> None:
     if random.random() < 0.15:
         # One message to all queues at once.
-        says = world.says(
+        says = Says.published(
             FANOUT, "", persistent=random.random() < 0.7, priority=random.choice((None, 2)), ms=None
         )
-        world.publish([says], [20])
+        publishing.publish(world, [says], [20])
         return
     count = random.choice((1, 1, 2, 5, 9))
     priority = random.choice((None, 0, 1, 2, 3, 9))
@@ -80,7 +84,7 @@ def publish(world: Walker, random: Random, name: str) -> None:
         priorities = [random.choice((None, 0, 1, 2, 3, 9)) for _ in range(count)]
     share = random.choice((0.0, 0.6, 1.0, 1.0))
     messages = [
-        world.says(
+        Says.published(
             "",
             name,
             persistent=random.random() < share,
@@ -89,10 +93,10 @@ def publish(world: Walker, random: Random, name: str) -> None:
         )
         for each in priorities
     ]
-    world.publish(messages, [random.choice((10, 10, 60, 200)) for _ in messages])
+    publishing.publish(world, messages, [random.choice((10, 10, 60, 200)) for _ in messages])
 
 
-def frame_among_slices(world: Walker, random: Random, name: str) -> None:
+def frame_among_slices(world: World, random: Random, name: str) -> None:
     """Very many expire together, and before the last of them has, a client's frame comes."""
     frame = random.choice(("declare", "get", "publish", "publish", "requeue", "requeue"))
     who, number = _channel(random)
@@ -108,58 +112,58 @@ def frame_among_slices(world: Walker, random: Random, name: str) -> None:
         return
     priority = random.choice((None, 2))
     messages = [
-        world.says("", name, persistent=random.random() < 0.6, priority=priority, ms=30)
+        Says.published("", name, persistent=random.random() < 0.6, priority=priority, ms=30)
         for _ in range(random.choice((0, 6, 9, 9)))
     ]
     if messages:
-        world.publish(messages, [10] * len(messages))
+        publishing.publish(world, messages, [10] * len(messages))
     seconds = random.choice((0.031, 0.031, 0.4))
-    world.frame_among_slices(who, number, name, seconds, frame=frame, turns=random.randrange(3))
+    late.frame_among_slices(world, who, number, name, seconds, frame=frame, turns=random.randrange(3))
 
 
-def publish_in_transaction(world: Walker, random: Random, name: str) -> None:
+def publish_in_transaction(world: World, random: Random, name: str) -> None:
     priority = random.choice((None, 1))
     messages = [
-        world.says("", name, persistent=random.random() < 0.7, priority=priority, ms=None)
+        Says.published("", name, persistent=random.random() < 0.7, priority=priority, ms=None)
         for _ in range(random.randint(1, 3))
     ]
-    world.publish_in_transaction(messages, [20] * len(messages))
+    publishing.publish_in_transaction(world, messages, [20] * len(messages))
 
 
-def change_policy(world: Walker, random: Random, name: str) -> None:
+def change_policy(world: World, random: Random, name: str) -> None:
     name = random.choice([*KINDS])
     if random.random() < 0.15:
-        world.set_policy(name, None)
+        queues.set_policy(world, name, None)
         return
-    world.set_policy(name, world.choose(name, is_policy=True))
+    queues.set_policy(world, name, choices.choose_for(world, name, is_policy=True))
 
 
-def consume(world: Walker, random: Random, name: str) -> None:
+def consume(world: World, random: Random, name: str) -> None:
     who, number = _channel(random)
     prefetch, no_ack = random.choice((1, 2, 5, 5, 9)), random.random() < 0.08
-    world.consume(who, number, name, random.choice("yz"), no_ack=no_ack, prefetch=prefetch)
+    consuming.consume(world, who, number, name, random.choice("yz"), no_ack=no_ack, prefetch=prefetch)
 
 
-def cancel(world: Walker, random: Random, name: str) -> None:
-    consuming = [(i, n, tag) for i, n in CHANNELS for tag in world.channel(i, n)[1].consumers]
-    if consuming:
-        world.cancel(*random.choice(consuming))
+def cancel(world: World, random: Random, name: str) -> None:
+    found = [(i, n, tag) for i, n in CHANNELS for tag in world.channel(i, n)[1].consumers]
+    if found:
+        consuming.cancel(world, *random.choice(found))
 
 
-def get(world: Walker, random: Random, name: str) -> None:
-    world.get(*_channel(random), name, no_ack=random.random() < 0.3)
+def get(world: World, random: Random, name: str) -> None:
+    consuming.get(world, *_channel(random), name, no_ack=random.random() < 0.3)
 
 
-def settle(world: Walker, random: Random, name: str) -> None:
+def settle(world: World, random: Random, name: str) -> None:
     holding = [(i, n) for i, n in CHANNELS if world.channel(i, n)[1].out]
     if holding:
         how = random.choice(("ack", "nack", "reject", "requeue", "requeue", "requeue"))
         multiple, follow = random.random() < 0.5, random.random() < 0.5
         who, number = random.choice(holding)
-        world.settle(who, number, random.randrange(12), how, multiple=multiple, follow=follow)
+        settling.settle(world, who, number, random.randrange(12), how, multiple=multiple, follow=follow)
 
 
-def return_again(world: Walker, random: Random, name: str) -> None:
+def return_again(world: World, random: Random, name: str) -> None:
     """A client cannot do with a message of the quorum queue, mostly one that something else has happened to,
     and returns it once or more often.
     """
@@ -168,73 +172,73 @@ def return_again(world: Walker, random: Random, name: str) -> None:
     queue, source = world.lists.queues.get("q"), world.lists.queues.get("p")
     if feature == "priority" and source is not None and target(source.kind, source.rules) == "q":
         # Mostly nobody takes them, and they are letters at once.
-        says = [world.says("", "p", persistent=random.random() < 0.5, priority=2, ms=0) for _ in range(2)]
-        world.publish(says, [10] * len(says))
+        says = [Says.published("", "p", persistent=random.random() < 0.5, priority=2, ms=0) for _ in range(2)]
+        publishing.publish(world, says, [10] * len(says))
     if queue is not None and any(feature in entry.marks for entry in queue.ready[:6]):
         while queue.ready and feature not in queue.ready[0].marks:
-            world.get(who, number, "q", no_ack=True)
+            consuming.get(world, who, number, "q", no_ack=True)
     for _ in range(random.randint(1, 4)):
         if "q" not in world.channel(who, number)[1].queues():
-            world.get(who, number, "q", no_ack=False)
+            consuming.get(world, who, number, "q", no_ack=False)
         if world.channel(who, number)[1].out:
-            world.settle(who, number, -1, "requeue", multiple=random.random() < 0.3, follow=False)
+            settling.settle(world, who, number, -1, "requeue", multiple=random.random() < 0.3, follow=False)
 
 
-def end_settles(world: Walker, random: Random, name: str) -> None:
-    world.end_settles(commit=random.random() < 0.7)
+def end_settles(world: World, random: Random, name: str) -> None:
+    settling.end_settles(world, commit=random.random() < 0.7)
 
 
-def end_publishes(world: Walker, random: Random, name: str) -> None:
-    world.end_publishes(commit=random.random() < 0.7)
+def end_publishes(world: World, random: Random, name: str) -> None:
+    publishing.end_publishes(world, commit=random.random() < 0.7)
 
 
-def late_frame(world: Walker, random: Random, name: str) -> None:
-    world.late_frame(*_channel(random), name, random.choice((0.1, 0.4, 1.6)), get=random.random() < 0.5)
+def late_frame(world: World, random: Random, name: str) -> None:
+    late.late_frame(world, *_channel(random), name, random.choice((0.1, 0.4, 1.6)), get=random.random() < 0.5)
 
 
 def _channel(random: Random) -> tuple[int, int]:
     return random.choice(CHANNELS)
 
 
-def end(world: Walker, random: Random, name: str) -> None:
+def end(world: World, random: Random, name: str) -> None:
     """The node ends, one way or another, and starts again."""
     seed = random.randrange(1 << 30)
     choice = random.randrange(10)
     if choice < 4:
-        world.restart()
+        ends.restart(world)
     elif choice < 6:
-        world.kill()
+        ends.kill(world)
     elif choice == 6:
-        world.crash(seed)
+        ends.crash(world, seed)
     elif choice == 7:
-        world.crash_unheard(seed)
+        ends.crash_unheard(world, seed)
     elif choice == 8:
-        world.crash_in_stop(random.randrange(20), seed)
+        ends.crash_in_stop(world, random.randrange(20), seed)
     else:
-        world.crash_at(random.choice([*CRASH_POINTS]), random.choice((0, 0, 1, 3)), seed)
+        ends.crash_at(world, random.choice([*CRASH_POINTS]), random.choice((0, 0, 1, 3)), seed)
 
 
-def close(world: Walker) -> None:
+def close(world: World) -> None:
     """Take all that is left: nothing stays behind in memory."""
     world.moves["the end"] += 1
     for who in (0, 1):
         for number in (1, 2):
-            world.close_channel(who, number)
-    world.settle_down()
+            closing.close_channel(world, who, number)
+    waiting.settle_down(world)
     for name in list(world.lists.queues):
-        world.set_policy(name, None)
-    world.settle_down()
+        queues.set_policy(world, name, None)
+    waiting.settle_down(world)
     for name in list(world.lists.queues):
         if name in world.lists.queues:
-            world.delete(name)
-    world.settle_down()
+            queues.delete(world, name)
+    waiting.settle_down(world)
     assert world.node.budget.used == 0, "memory that nothing accounts for"
-    world.leave()
+    ends.leave(world)
     world.node.stop()
 
 
 #: What a step may be, and how often it is.
-STEPS: dict[Callable[[Walker, Random, str], None], float] = {
+STEPS: dict[Callable[[World, Random, str], None], float] = {
     publish: 20,
     consume: 7,
     cancel: 3,
@@ -242,20 +246,20 @@ STEPS: dict[Callable[[Walker, Random, str], None], float] = {
     settle: 18,
     return_again: 9,
     end_settles: 1,
-    lambda world, random, name: world.close_channel(*_channel(random)): 1,
-    lambda world, random, name: world.lose_connection(random.randrange(2)): 0.5,
-    lambda world, random, name: world.purge(name): 0.5,
-    lambda world, random, name: world.delete(name): 1,
+    lambda world, random, name: closing.close_channel(world, *_channel(random)): 1,
+    lambda world, random, name: closing.lose_connection(world, random.randrange(2)): 0.5,
+    lambda world, random, name: queues.purge(world, name): 0.5,
+    lambda world, random, name: queues.delete(world, name): 1,
     change_policy: 12,
-    lambda world, random, name: world.sleep(random.choice((0.1, 0.4, 0.7, 1.0, 2.0))): 7,
+    lambda world, random, name: waiting.sleep(world, random.choice((0.1, 0.4, 0.7, 1.0, 2.0))): 7,
     late_frame: 2,
     frame_among_slices: 4,
     publish_in_transaction: 2,
     end_publishes: 1.5,
-    lambda world, random, name: world.work(): 3,
-    lambda world, random, name: world.hear(): 3,
-    lambda world, random, name: world.commit(): 1,
-    lambda world, random, name: world.settle_down(): 2,
+    lambda world, random, name: waiting.work(world): 3,
+    lambda world, random, name: waiting.hear(world): 3,
+    lambda world, random, name: waiting.commit(world): 1,
+    lambda world, random, name: waiting.settle_down(world): 2,
     end: 7,
 }
 

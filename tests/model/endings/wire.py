@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from amqp_router.protocol.properties import decode_properties, encode_properties
-from tests.model.endings.lists import Death, Entry, ModelQueue, Says
+from tests.model.endings.queue import Entry, ModelQueue
+from tests.model.endings.says import Death, Says
 
 
 def properties_of(says: Says) -> bytes:
