@@ -5,16 +5,14 @@ from __future__ import annotations
 from amqp_router.channel import returns
 from amqp_router.protocol import methods as m
 from tests.model.endings.clients import Channel, Out, Peer
-from tests.model.endings.queue import ModelQueue
 from tests.model.endings.setting import Setting
 from tests.model.endings.wire import check, read, serial_of
 from tests.nodes import Received
 
 
-def hear(
-    world: Setting, peer: Peer, channel: Channel, received: Received, taken: dict[ModelQueue, set[int]]
-) -> None:
-    method = received.method
+def hear(world: Setting, peer: Peer, received: Received) -> None:
+    """Compare one method that came to a client with what must come."""
+    method, channel = received.method, peer.channels[received.channel]
     if isinstance(method, m.BasicDeliver):
         _hear_delivery(world, channel, method, received)
     elif isinstance(method, (m.BasicAck, m.BasicNack)):

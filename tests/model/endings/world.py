@@ -46,9 +46,8 @@ class World(Setting):
         hearing.note_closed_channels(self)
         self.lists.rest()
         received, self.received = self.received, []
-        taken: dict[ModelQueue, set[int]] = {}
         for peer, each in received:
-            hearing.hear(self, peer, peer.channels[each.channel], each, taken)
+            hearing.hear(self, peer, each)
         for queue in self.lists.queues.values():
             assert not queue.given, f"{queue.name} gives {[e.serial for e in queue.given]} to nobody"
             is_foretold = not queue.arrived or queue.kind.priorities is None
