@@ -19,7 +19,20 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.model.world import CRASH_POINTS, MEMORY_BYTES, QUEUES, World, walk
+from tests.model.node import (
+    closing,
+    consuming,
+    declaring,
+    ends,
+    publishing,
+    settling,
+    storing,
+    waiting,
+)
+from tests.model.node.ends import CRASH_POINTS
+from tests.model.node.setting import MEMORY_BYTES, QUEUES
+from tests.model.node.walk import close, walk
+from tests.model.node.world import World
 
 names = st.sampled_from([*QUEUES])
 peers = st.integers(0, 1)
@@ -45,7 +58,7 @@ class NodeMachine(RuleBasedStateMachine):
     def begin(self, memory_bytes: int, declared: set[str]) -> None:
         self.world = World(memory_bytes)
         for name in sorted(declared):
-            self.world.declare(name)
+            declaring.declare(self.world, name)
 
     @rule(
         number=channels,
@@ -57,23 +70,25 @@ class NodeMachine(RuleBasedStateMachine):
     )
     def publish(self, number: int, messages: list[tuple[str, bool]], size: int, busy: bool) -> None:
         self.world.node.busy = busy
-        self.world.publish(number, [key for key, _ in messages], [flag for _, flag in messages], size)
+        publishing.publish(
+            self.world, number, [key for key, _ in messages], [flag for _, flag in messages], size
+        )
 
     @rule(who=peers, number=channels, name=names, tag=tags, no_ack=st.booleans())
     def consume(self, who: int, number: int, name: str, tag: str, no_ack: bool) -> None:
-        self.world.consume(who, number, name, tag, no_ack=no_ack)
+        consuming.consume(self.world, who, number, name, tag, no_ack=no_ack)
 
     @rule(who=peers, number=channels, tag=tags)
     def cancel(self, who: int, number: int, tag: str) -> None:
-        self.world.cancel(who, number, tag)
+        consuming.cancel(self.world, who, number, tag)
 
     @rule(who=peers, number=channels, count=st.integers(0, 4), is_global=st.booleans())
     def qos(self, who: int, number: int, count: int, is_global: bool) -> None:
-        self.world.qos(who, number, count, is_global=is_global)
+        consuming.qos(self.world, who, number, count, is_global=is_global)
 
     @rule(who=peers, number=channels, name=names, no_ack=st.booleans())
     def get(self, who: int, number: int, name: str, no_ack: bool) -> None:
-        self.world.get(who, number, name, no_ack=no_ack)
+        consuming.get(self.world, who, number, name, no_ack=no_ack)
 
     def _holding(self) -> list[tuple[int, int]]:
         peers = enumerate(self.world.consumers)
@@ -88,106 +103,106 @@ class NodeMachine(RuleBasedStateMachine):
     )
     def settle(self, data: Any, which: int, multiple: bool, how: str) -> None:
         who, number = data.draw(st.sampled_from(self._holding()))
-        self.world.settle(who, number, which, multiple, how)
+        settling.settle(self.world, who, number, which, multiple, how)
 
     @rule(who=peers, number=channels)
     def recover(self, who: int, number: int) -> None:
-        self.world.recover(who, number)
+        settling.recover(self.world, who, number)
 
     @rule(who=peers, number=channels, back=st.integers(-1, 6), multiple=st.booleans())
     def ack_unknown_tag(self, who: int, number: int, back: int, multiple: bool) -> None:
-        self.world.ack_unknown_tag(who, number, back, multiple)
+        settling.ack_unknown_tag(self.world, who, number, back, multiple)
 
     @rule(who=peers, number=channels)
     def close_channel(self, who: int, number: int) -> None:
-        self.world.close_channel(who, number)
+        closing.close_channel(self.world, who, number)
 
     @rule(who=st.integers(0, 2))
     def lose_connection(self, who: int) -> None:
-        self.world.lose_connection(who)
+        closing.lose_connection(self.world, who)
 
     @rule()
     def select_confirms(self) -> None:
-        self.world.select_confirms()
+        publishing.select_confirms(self.world)
 
     @rule(name=names)
     def purge(self, name: str) -> None:
-        self.world.purge(name)
+        declaring.purge(self.world, name)
 
     @rule(name=names)
     def delete(self, name: str) -> None:
-        self.world.delete(name)
+        declaring.delete(self.world, name)
 
     @rule(name=names)
     def declare(self, name: str) -> None:
-        self.world.declare(name)
+        declaring.declare(self.world, name)
 
     @rule(lasting=st.booleans())
     def definitions_fail(self, lasting: bool) -> None:
-        self.world.fail_definitions(lasting=lasting)
+        storing.fail_definitions(self.world, lasting=lasting)
 
     @rule()
     def definitions_heal(self) -> None:
-        self.world.heal_definitions()
+        storing.heal_definitions(self.world)
 
     @rule(count=st.integers(1, 3))
     def commit(self, count: int) -> None:
-        self.world.commit(count)
+        storing.commit(self.world, count)
 
     @precondition(lambda self: self.world.node.worker.jobs or self.world.node.flusher.has_job)
     @rule()
     def work(self) -> None:
-        self.world.work()
+        waiting.work(self.world)
 
     @precondition(lambda self: self.world.node.posted)
     @rule()
     def hear(self) -> None:
-        self.world.hear()
+        waiting.hear(self.world)
 
     @rule()
     def settle_down(self) -> None:
-        self.world.settle_down()
+        waiting.settle_down(self.world)
 
     @rule(seconds=st.sampled_from([0.05, 0.3, 1.5, 61.0]))
     def sleep(self, seconds: float) -> None:
-        self.world.sleep(seconds)
+        waiting.sleep(self.world, seconds)
 
     @rule(
         operation=st.sampled_from(["sync", "write", "create", "rename", "sync_directory", "read"]),
         after=st.integers(0, 3),
     )
     def disk_fails(self, operation: str, after: int) -> None:
-        self.world.fail(operation, after)
+        ends.fail(self.world, operation, after)
 
     @rule()
     def restart(self) -> None:
-        self.world.restart()
+        ends.restart(self.world)
 
     @rule()
     def kill(self) -> None:
-        self.world.kill()
+        ends.kill(self.world)
 
     @rule(
         how=st.sampled_from(["crash", "unheard", "in stop", "at start"]), steps=st.integers(0, 15), seed=seeds
     )
     def crash(self, how: str, steps: int, seed: int) -> None:
         if how == "crash":
-            self.world.crash(seed)
+            ends.crash(self.world, seed)
         elif how == "unheard":
-            self.world.crash_unheard(seed)
+            ends.crash_unheard(self.world, seed)
         elif how == "in stop":
-            self.world.crash_in_stop(steps, seed)
+            ends.crash_in_stop(self.world, steps, seed)
         else:
-            self.world.crash_at_start(steps, seed)
+            ends.crash_at_start(self.world, steps, seed)
 
     @rule(point=st.sampled_from([*CRASH_POINTS]), after=st.integers(0, 2), seed=seeds)
     def crash_at(self, point: str, after: int, seed: int) -> None:
-        self.world.crash_at(point, after, seed)
+        ends.crash_at(self.world, point, after, seed)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
             self.world.node.busy = False
-            self.world.close()
+            close(self.world)
             NodeMachine.total += self.world.moves
 
 
@@ -213,12 +228,12 @@ def test_power_fails(point: str, moves: Counter[str]) -> None:
         random = Random(seed)
         world = World(MEMORY_BYTES)
         for name in QUEUES:
-            world.declare(name)
-        world.publish(1, ["d", "e", "d", "t"], [True] * 4, 200)
-        world.consume(0, 1, "d", "x", no_ack=False)
-        world.settle(0, 1, 0, False, "ack")
-        reached += world.crash_at(point, random.randrange(3), seed)
-        world.close()
+            declaring.declare(world, name)
+        publishing.publish(world, 1, ["d", "e", "d", "t"], [True] * 4, 200)
+        consuming.consume(world, 0, 1, "d", "x", no_ack=False)
+        settling.settle(world, 0, 1, 0, False, "ack")
+        reached += ends.crash_at(world, point, random.randrange(3), seed)
+        close(world)
         moves += world.moves
         if reached == 4:
             return

@@ -12,7 +12,7 @@ from tests.planting import ONCE, Garden, Planted, check_nothing_is_found, chosen
 from tests.trees import copy_tree
 
 pytestmark = ONCE
-WALK = "tests.model.world"
+WALK = "tests.model.node.walk"
 ENDINGS = "tests.model.endings.walk"
 
 

@@ -1,6 +1,6 @@
 """A node over a simulated disk, its clients, and beside it the lists that say how messages must end.
 
-As in ``tests.model.world`` nothing runs by itself, so a seed is a run. This walk is about what ends a message
+As in ``tests.model.node`` nothing runs by itself, so a seed is a run. This walk is about what ends a message
 or a queue without a consumer's will: time, limits, returns, rejections, timeouts, and policies that change
 all of them.
 
