@@ -12,6 +12,10 @@ from tests.model.node.world import World
 def closed_by_server(
     world: World, peer: Peer, channel: ShadowChannel, code: int, *, sent: bool = False
 ) -> None:
+    """The server has closed the channel with this code, and the client opens it again.
+
+    ``sent`` says whether the close was taken from what came already.
+    """
     cancels = channel.cancels
     channel.close()
     channel.cancels = cancels if not sent else []
@@ -24,6 +28,7 @@ def closed_by_server(
 
 
 def close_channel(world: World, who: int, number: int) -> None:
+    """A client closes a channel and opens it again."""
     peer, channel = world.channel(who, number)
     world.moves["channel close"] += 1
     channel.close()

@@ -11,6 +11,7 @@ from vhosts.queues.state import FAILED
 
 
 def consume(world: World, who: int, number: int, name: str, tag: str, *, no_ack: bool) -> None:
+    """A client consumes from a queue, with the limit that its channel has by then."""
     peer, channel = world.channel(who, number)
     queue = world.queues.get(name)
     if queue is None or queue.failed or tag in channel.consumers:
@@ -25,6 +26,7 @@ def consume(world: World, who: int, number: int, name: str, tag: str, *, no_ack:
 
 
 def cancel(world: World, who: int, number: int, tag: str) -> None:
+    """A client cancels a consumer, or one that is not there."""
     peer, channel = world.channel(who, number)
     consumer = channel.consumers.pop(tag, None)
     if consumer is not None:
@@ -36,6 +38,7 @@ def cancel(world: World, who: int, number: int, tag: str) -> None:
 
 
 def qos(world: World, who: int, number: int, count: int, *, is_global: bool) -> None:
+    """A client limits a channel, or the consumers that it starts from now on."""
     peer, channel = world.channel(who, number)
     world.moves["qos global" if is_global else "qos"] += 1
     if is_global:
@@ -52,6 +55,7 @@ def qos(world: World, who: int, number: int, count: int, *, is_global: bool) -> 
 
 
 def get(world: World, who: int, number: int, name: str, *, no_ack: bool) -> None:
+    """A client gets the head of a queue."""
     peer, channel = world.channel(who, number)
     queue = world.queues.get(name)
     if queue is None or queue.failed:

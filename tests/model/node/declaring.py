@@ -33,6 +33,7 @@ def declare(world: World, name: str) -> None:
 
 
 def delete(world: World, name: str) -> None:
+    """Delete a queue; its messages are kept in ``Setting.past``, as a crash may bring it back."""
     if name in world.queues and QUEUES[name] and not world.is_storing:
         world.moves["delete that is refused"] += 1
         storing.refused(world, m.QueueDelete(name))
@@ -55,6 +56,7 @@ def delete(world: World, name: str) -> None:
 
 
 def purge(world: World, name: str) -> None:
+    """Purge a queue."""
     queue = world.queues.get(name)
     if queue is None or queue.failed or queue.is_refusing:
         return

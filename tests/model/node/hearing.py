@@ -9,15 +9,12 @@ from tests.nodes import PERSISTENT, TRANSIENT, Received
 
 
 def hear(
-    world: Setting,
-    peer: Peer,
-    channel: ShadowChannel,
-    received: Received,
-    deliveries: dict[ShadowQueue, list[tuple[int, bool]]],
+    world: Setting, peer: Peer, received: Received, deliveries: dict[ShadowQueue, list[tuple[int, bool]]]
 ) -> None:
-    method = received.method
+    """Compare one method that came to a client with what must come; ``deliveries`` gets each delivery."""
+    method, channel = received.method, peer.channels[received.channel]
     if isinstance(method, m.BasicDeliver):
-        _hear_delivery(world, channel, method, received, deliveries)
+        _hear_delivery(channel, method, received, deliveries)
     elif isinstance(method, (m.BasicAck, m.BasicNack)):
         _hear_confirm(world, channel, method)
     elif isinstance(method, m.BasicCancel):
@@ -49,7 +46,6 @@ def _note_answer(world: Setting, peer: Peer, method: m.Method) -> None:
 
 
 def _hear_delivery(
-    world: Setting,
     channel: ShadowChannel,
     method: m.BasicDeliver,
     received: Received,

@@ -12,17 +12,16 @@ def settle(world: World, who: int, number: int, which: int, multiple: bool, how:
     peer, channel = world.channel(who, number)
     if not channel.out:
         return
-    tags = [0, *sorted(channel.out)] if multiple and how != "reject" else sorted(channel.out)
+    multiple = multiple and how != "reject"
+    tags = [0, *sorted(channel.out)] if multiple else sorted(channel.out)
     tag = tags[which % len(tags)]
-    world.moves[how + (" multiple" if multiple and how not in ("reject", "reject and requeue") else "")] += 1
+    world.moves[how + (" multiple" if multiple else "")] += 1
     method = {
         "ack": m.BasicAck(tag, multiple),
         "nack": m.BasicNack(tag, multiple, False),
         "nack and requeue": m.BasicNack(tag, multiple, True),
         "reject": m.BasicReject(tag, False),
     }[how]
-    if how == "reject":
-        multiple = False
     for each in channel.covered(tag, multiple):
         if how == "nack and requeue":
             channel.put_back(each)
@@ -33,6 +32,7 @@ def settle(world: World, who: int, number: int, which: int, multiple: bool, how:
 
 
 def recover(world: World, who: int, number: int) -> None:
+    """A client gives back all that a channel has out."""
     peer, channel = world.channel(who, number)
     world.moves["recover"] += 1
     for tag in sorted(channel.out):

@@ -18,6 +18,7 @@ def commit(world: World, count: int) -> None:
 
 
 def commit_all(world: World, count: int = 1 << 30) -> None:
+    """The definition store finishes the next ``count`` submissions, and the loop hears of it."""
     # What is stored is known before the loop hears of it, and confirms what waited for it.
     world.definitions.commit(count)
     world.note_stored()

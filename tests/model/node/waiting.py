@@ -16,6 +16,7 @@ def work(world: World) -> None:
 
 
 def hear(world: World) -> None:
+    """The loop hears of one thing that a thread has done."""
     if world.node.posted:
         world.moves["loop hears of the worker"] += 1
         world.node.hear()
@@ -23,6 +24,7 @@ def hear(world: World) -> None:
 
 
 def sleep(world: World, seconds: float) -> None:
+    """Time goes by, and the timers that are due go off."""
     world.moves["time passes"] += 1
     world.node.sleep(seconds)
     world.absorb()
@@ -43,6 +45,7 @@ def settle_down(world: World) -> None:
 
 
 def let_all_happen(world: World) -> None:
+    """Whatever is to be stored or synced is, unless the definition store fails."""
     if world.is_storing:
         storing.commit_all(world)
     world.node.settle()

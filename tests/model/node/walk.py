@@ -16,10 +16,10 @@ from tests.planting import walk_seeds
 LARGE = JOINED_BYTES_MAX + 10
 
 
-def walk(seed: int, moves: int, world: World | None = None) -> World:
+def walk(seed: int, moves: int) -> World:
     """Random moves from a seed."""
     random = Random(seed)
-    world = world or World(random.choice((0, MEMORY_BYTES, 1 << 20)))
+    world = World(random.choice((0, MEMORY_BYTES, 1 << 20)))
     if random.random() < 0.2:
         world.sizes[-1] = LARGE
     for name in QUEUES:

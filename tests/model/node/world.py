@@ -42,7 +42,7 @@ class World(Setting):
         deliveries: dict[ShadowQueue, list[tuple[int, bool]]] = {}
         for peer in self.peers:
             for received in peer.client.take():
-                hearing.hear(self, peer, peer.channels[received.channel], received, deliveries)
+                hearing.hear(self, peer, received, deliveries)
         for queue, found in deliveries.items():
             # They were taken off the list as they came, one consumer after the other.
             assert sorted(found)[0][0] not in queue.ready
