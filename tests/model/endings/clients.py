@@ -24,7 +24,7 @@ class Out:
         return self.queue.name, self.consumer.tag if self.consumer is not None else ""
 
     def timeout_us(self) -> int:
-        """0: none."""
+        """Its timeout; 0 for none."""
         own = self.consumer.timeout if self.consumer is not None else 0
         given = [each for each in (own, self.queue.rules.timeout or 0) if each]
         return min(given) * 1000 if given else 0
@@ -65,12 +65,15 @@ class Channel:
 
 
 class Peer:
+    """One client and its channels."""
+
     def __init__(self, name: str, *channels: Channel) -> None:
         self.name = name
         self.channels = {channel.number: channel for channel in channels}
         self.client: Client
 
     def connect(self, node: SimNode) -> None:
+        """A new connection with all channels, of which nothing is known yet."""
         self.client = Client(node).open(*self.channels)
         for channel in self.channels.values():
             channel.reset()

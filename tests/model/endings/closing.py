@@ -11,6 +11,7 @@ from tests.model.endings.world import World
 
 
 def close_channel(world: World, who: int, number: int) -> None:
+    """A client closes a channel and opens it again."""
     peer, channel = world.channel(who, number)
     keep_letters_apart(world, who, number)
     world.moves["channel close"] += 1
@@ -47,10 +48,7 @@ def close_all_but_one(world: World, *peers: Peer) -> None:
     Several that come to an end together give back in an order that is not foretold. What is over goes
     if it comes back before what stands in front of it.
     """
-    outs = [
-        out for peer in world.consumers for channel in peer.channels.values() for out in channel.out.values()
-    ]
-    timed = {out.queue for out in outs if out.entry.deadline_us is not None}
+    timed = {out.queue for out in world.outs() if out.entry.deadline_us is not None}
     is_seen = False
     for who, peer in enumerate(world.consumers):
         for number, channel in peer.channels.items():

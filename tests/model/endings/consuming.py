@@ -13,6 +13,7 @@ from tests.vhosts.queues.local import typed
 
 
 def consume(world: World, who: int, number: int, name: str, tag: str, *, no_ack: bool, prefetch: int) -> None:
+    """A client consumes from a queue, now and then with a timeout of its own."""
     peer, channel = world.channel(who, number)
     queue = world.lists.queues.get(name)
     if queue is None or tag in channel.consumers:
@@ -34,6 +35,7 @@ def consume(world: World, who: int, number: int, name: str, tag: str, *, no_ack:
 
 
 def cancel(world: World, who: int, number: int, tag: str) -> None:
+    """A client cancels a consumer."""
     peer, channel = world.channel(who, number)
     if tag not in channel.consumers:
         return
@@ -48,6 +50,7 @@ def cancel(world: World, who: int, number: int, tag: str) -> None:
 
 
 def get(world: World, who: int, number: int, name: str, *, no_ack: bool) -> None:
+    """A client gets the head of a queue."""
     peer, channel = world.channel(who, number)
     queue = world.lists.queues.get(name)
     if queue is None:

@@ -120,6 +120,7 @@ def crash_at(world: World, point: str, after: int, seed: int) -> bool:
 
 
 def _is_at(world: World, where: str, path: str) -> bool:
+    """Whether a file is a place of ``CRASH_POINTS``."""
     if where.startswith("."):
         return path.endswith(where)
     gives_up = [each for each in world.lists.queues.values() if each.kind.durable and _dies(each)]
@@ -151,10 +152,12 @@ def _provoke(world: World, random: Random) -> None:
 
 
 def _lose_power(world: World, seed: int, *, clean: bool | None = False) -> None:
+    """The process is gone, and of what was not synced the disk keeps what the seed says."""
     world.definitions.lose()
     world.disk.power_loss(Random(seed))
     starts.reopen(world, clean=clean)
 
 
 def _dies(queue: ModelQueue) -> bool:
+    """Whether messages of a queue end by themselves."""
     return queue.rules.ttl is not None or queue.rules.is_limited

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amqp_router.protocol import methods as m
 from tests.model.endings import closing, consuming, letters, publishing, queues, settling, waiting
+from tests.model.endings.clients import Channel
 from tests.model.endings.queue import ModelQueue
 from tests.model.endings.says import Says
 from tests.model.endings.wire import properties_of
@@ -53,15 +54,8 @@ def frame_among_slices(
     """
     peer, channel = world.channel(who, number)
     queue = world.lists.queues.get(name)
-    if queue is None or not queue.was_declared or queue.rules.expires is not None:
+    if queue is None or not _is_foretold(world, channel, queue, frame):
         return
-    if frame != "declare" and letters.comes_round(world, name):
-        return  # what expires comes again before the frame or after it, also by way of other queues
-    mine = sorted(tag for tag, out in channel.out.items() if out.queue is queue)
-    if frame == "requeue" and (channel.is_transacted or len(mine) != len(channel.out) or not mine):
-        return
-    if frame == "requeue" and all(each.queue is not queue for each in channel.consumers.values()):
-        return  # a nack with multiple does not wait for the queue of a consumer that was cancelled
     seconds = min(_until_others_are_due(world, queue), _until_timed_out(world), seconds)
     if seconds <= 0:
         return
@@ -73,28 +67,27 @@ def frame_among_slices(
         world.node.turn()
     world.moves[f"{frame} among slices"] += 1
     before = world.node.queue(name).message_count()
+    mine = sorted(channel.out)
+    says = Says.published("", name, persistent=number == 1, priority=who * 3 or None, ms=None)
+    body = b""
     if frame == "publish":
-        says = Says.published("", name, persistent=number == 1, priority=who * 3 or None, ms=None)
-        channel, body = world.publisher.channels[1], publishing.new_body(world, 20)
-        method: m.Method = m.BasicPublish("", name)
-        world.publisher.client.feed(
-            b"".join(publish_frames(1, m.BasicPublish("", name), properties_of(says), body))
-        )
+        body = publishing.new_body(world, 20)
+        frames = publish_frames(1, m.BasicPublish("", name), properties_of(says), body)
+        world.publisher.client.feed(b"".join(frames))
+    elif frame == "declare":
+        peer.client.send(m.QueueDeclare(name, passive=True), channel=number)
+    elif frame == "get":
+        peer.client.send(m.BasicGet(name, True), channel=number)
     else:
-        if frame == "declare":
-            method = m.QueueDeclare(name, passive=True)
-        elif frame == "get":
-            method = m.BasicGet(name, True)
-        else:
-            method = m.BasicNack(mine[-1], True, True)
-        peer.client.send(method, channel=number)
+        peer.client.send(m.BasicNack(mine[-1], True, True), channel=number)
     world.look()
     world.lists.pump(queue)
     if before > len(queue.ready):
         world.moves["(the slices were unfinished)"] += 1
     if frame == "publish":
-        channel.unanswered[channel.next_sequence] = publishing.published(world, [queue], says, body)
-        channel.next_sequence += 1
+        publishes = world.publisher.channels[1]
+        publishes.unanswered[publishes.next_sequence] = publishing.published(world, [queue], says, body)
+        publishes.next_sequence += 1
     elif frame == "declare":
         queues.looked_into(world, peer, channel, queue)
     elif frame == "get":
@@ -106,10 +99,23 @@ def frame_among_slices(
     waiting.pass_time(world)
 
 
+def _is_foretold(world: World, channel: Channel, queue: ModelQueue, frame: str) -> bool:
+    """Whether it is known what a frame finds that comes while messages of a queue expire in slices."""
+    if not queue.was_declared or queue.rules.expires is not None:
+        return False
+    if frame != "declare" and letters.comes_round(world, queue.name):
+        return False  # what expires comes again before the frame or after it, also by way of other queues
+    if frame != "requeue":
+        return True
+    if channel.is_transacted or {out.queue for out in channel.out.values()} != {queue}:
+        return False
+    # A nack with multiple does not wait for the queue of a consumer that was cancelled.
+    return any(each.queue is queue for each in channel.consumers.values())
+
+
 def _until_timed_out(world: World) -> float:
     """Seconds until just before a delivery may be too old."""
-    outs = [out for peer in world.consumers for each in peer.channels.values() for out in each.out.values()]
-    times = [out.at_us + out.timeout_us() for out in outs if out.timeout_us()]
+    times = [out.at_us + out.timeout_us() for out in world.outs() if out.timeout_us()]
     return min([60.0, *[(due_us - 1 - world.lists.now_us) / 1e6 for due_us in times]])
 
 
@@ -118,8 +124,7 @@ def _gets_letters_and_returns(world: World, name: str) -> bool:
     those come first, while the model hears of the return first.
     """
     fed = letters.letters_go_to(world, name)
-    channels = [channel for peer in world.consumers for channel in peer.channels.values()]
-    return any(out.queue.name in fed and out.timeout_us() for each in channels for out in each.out.values())
+    return any(out.queue.name in fed and out.timeout_us() for out in world.outs())
 
 
 def _until_others_are_due(world: World, queue: ModelQueue | None) -> float:

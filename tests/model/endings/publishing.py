@@ -34,11 +34,13 @@ def publish(world: World, messages: list[Says], sizes: list[int]) -> None:
 
 
 def new_body(world: World, size: int) -> bytes:
+    """A body of this size, or a little longer, that no other message has."""
     world.serial += 1
     return (b"%d:" % world.serial).ljust(size, b".")
 
 
 def _targets(world: World, says: Says) -> list[ModelQueue]:
+    """The queues that a message goes to."""
     if says.exchange == FANOUT:
         return [queue for queue in world.lists.queues.values() if queue.is_bound]
     return [world.lists.queues[says.key]] if says.key in world.lists.queues else []

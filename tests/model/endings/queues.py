@@ -51,6 +51,7 @@ def declare(world: World, name: str) -> None:
 
 
 def delete(world: World, name: str) -> None:
+    """Delete a queue."""
     queue = world.lists.queues.get(name)
     if queue is None:
         return
@@ -110,6 +111,7 @@ def set_policy(world: World, name: str, definition: Told | None) -> None:
 
 
 def purge(world: World, name: str) -> None:
+    """Purge a queue."""
     queue = world.lists.queues.get(name)
     if queue is None:
         return
@@ -161,6 +163,7 @@ def _counted_at_once(world: World, peer: Peer, channel: Channel, count: int) -> 
 
 
 def _typed(kind: Any, told: Told) -> Any:
+    """The arguments as they are sent."""
     values = {key.replace("-", "_"): value for key, value in told.items()}
     if kind.priorities is not None:
         values["max_priority"] = kind.priorities

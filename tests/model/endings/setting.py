@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from amqp_router.protocol import methods as m
-from tests.model.endings.clients import Channel, Peer
+from tests.model.endings.clients import Channel, Out, Peer
 from tests.model.endings.clock import Clock
 from tests.model.endings.lists import Lists
 from tests.model.endings.queue import ModelQueue, Shown
@@ -81,18 +81,24 @@ class Setting:
         raise AssertionError(f"{peer.name} did not get {kind.__name__}")
 
     def channel(self, who: int, number: int) -> tuple[Peer, Channel]:
+        """A consumer and one of its channels."""
         peer = self.consumers[who]
         return peer, peer.channels[number]
 
     def policy_of(self, name: str) -> dict[str, Any]:
+        """The policy of one queue, which may wait for the queue."""
         value = self.node.core.parameters.values.get(("/", "policy", f"of {name}"))
         return dict(value["definition"]) if value is not None else {}
 
+    def outs(self) -> list[Out]:
+        """All deliveries to consumers that are not settled."""
+        channels = [channel for peer in self.consumers for channel in peer.channels.values()]
+        return [out for channel in channels for out in channel.out.values()]
+
     def watch_anew(self) -> None:
-        for peer in self.consumers:
-            for channel in peer.channels.values():
-                for out in channel.out.values():
-                    out.since_us = self.lists.now_us
+        """The timeouts of all deliveries are watched from now on."""
+        for out in self.outs():
+            out.since_us = self.lists.now_us
 
     def _seen(self, queue: ModelQueue) -> set[Shown]:
         """The messages of a queue that were delivered in this move."""
@@ -107,4 +113,5 @@ class Setting:
         return found
 
     def _leaving(self) -> set[str]:
+        """Names of queues whose removal may not be stored."""
         return {queue.name for queue in self.past.values() if not queue.was_removed}

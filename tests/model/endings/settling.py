@@ -50,6 +50,7 @@ def settle(
 
 
 def note_settled(world: World, channel: Channel, tags: list[int], how: str) -> None:
+    """The lists hear what a client has done with these deliveries."""
     owners = {channel.out[tag].consumer for tag in tags}
     is_apart = len(owners) > 1 or (None in owners and len(tags) > 1)
     are_few = len(channel.out) <= returns.RETURN_SLICE
@@ -94,8 +95,6 @@ def end_settles(world: World, *, commit: bool) -> None:
     peer, channel = world.channel(1, 2)
     commit = commit and not _returns_apart(channel) and not _settles_where_letters_come(world, channel)
     world.moves["commit of acks" if commit else "rollback of acks"] += 1
-    for tag in channel.settled():
-        channel.out[tag].since_us = world.lists.now_us  # until the next look at it, after a rollback
     settles, channel.settles = channel.settles, []
     peer.client.send(m.TxCommit() if commit else m.TxRollback(), channel=2)
     world.look()
@@ -103,7 +102,7 @@ def end_settles(world: World, *, commit: bool) -> None:
         for tags, how in settles:
             note_settled(world, channel, tags, how)
     else:
-        world.watch_anew()
+        world.watch_anew()  # what was settled is out again
     channel.expected.append(m.TxCommitOk() if commit else m.TxRollbackOk())
     world.compare()
 

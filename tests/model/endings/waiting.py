@@ -50,6 +50,7 @@ def work(world: World) -> None:
 
 
 def hear(world: World) -> None:
+    """The loop hears of one thing that a thread has done."""
     if world.node.posted:
         world.moves["the loop hears"] += 1
         world.node.hear()
@@ -57,6 +58,7 @@ def hear(world: World) -> None:
 
 
 def commit(world: World) -> None:
+    """One submission of definitions is stored, and the loop hears of it."""
     if world.definitions.pending:
         world.moves["definitions stored"] += 1
         world.node.commit(1)

@@ -63,6 +63,7 @@ class World(Setting):
         self._note_pages()
 
     def _compare(self, queue: ModelQueue) -> None:
+        """Compare one queue with its list."""
         real = self.node.queue(queue.name)
         ready = [entry.serial for entry in queue.ready]
         assert real.message_count() == len(ready), f"{queue.name}: {real.message_count()}, not {ready}"
@@ -71,6 +72,7 @@ class World(Setting):
         assert not ready or queue.credit() <= 0, f"{queue.name} keeps a consumer waiting"
 
     def _check_timeouts(self, where: str, channel: Channel) -> None:
+        """No delivery is out for longer than its timeout."""
         settled = channel.settled()
         for tag, out in channel.out.items():
             timeout_us = out.timeout_us()
@@ -80,6 +82,7 @@ class World(Setting):
                 assert age_us <= limit_us, f"{where} is not closed: a delivery is {age_us} µs old"
 
     def _note_pages(self) -> None:
+        """Messages that are in a page file have met paging."""
         for queue in self.lists.queues.values():
             ready: Any = self.node.queue(queue.name).ready
             if getattr(ready, "pager", None) is None:
