@@ -23,6 +23,8 @@ DURABLE = "tests/test_durable_queues.py"
 EXPIRY = "tests/vhosts/queues/test_expiry.py"
 LIMITS = "tests/vhosts/queues/test_limits.py"
 DEAD = "tests/vhosts/test_dead_letters.py"
+DEAD_CYCLES = "tests/vhosts/test_dead_letter_cycles.py"
+DEAD_CRASHES = "tests/vhosts/test_dead_letters_after_crashes.py"
 MIRRORED = "tests/vhosts/queues/test_mirrored.py"
 #: The walk that is about the ends of messages.
 ENDINGS = "tests.model.endings.walk"
@@ -398,21 +400,21 @@ PLANTED = [
         "vhosts/dead_letters.py",
         "            self._unsafe[number] = letter\n",
         "            self._unsafe[number] = letter\n            self._settle(letter, False)\n",
-        DEAD,
+        DEAD_CRASHES,
     ),
     Planted(
         "a cycle that nobody rejected goes on",
         "vhosts/queues/death.py",
         "                queues.add(name.decode(",
         "                (name.decode(",
-        DEAD,
+        DEAD_CYCLES,
     ),
     Planted(
         "a rejection does not break a cycle",
         "vhosts/queues/death.py",
         '            if known.get("reason") == ("S", REJECTED.encode()):\n                break\n',
         "",
-        DEAD,
+        DEAD_CYCLES,
     ),
     Planted(
         "a dead letter keeps its expiration",
@@ -471,14 +473,14 @@ PLANTED = [
         "vhosts/dead_letters.py",
         "letter.is_old = message.offset < max(log.redelivered_floor, epochs.continued_at)",
         "letter.is_old = message.offset < log.redelivered_floor",
-        DEAD,
+        DEAD_CRASHES,
     ),
     Planted(
         "a letter does not say the epoch of its message",
         "vhosts/dead_letters.py",
         "            extras.source_epoch = epochs.at(message.offset)\n",
         "",
-        DEAD,
+        DEAD_CRASHES,
     ),
     Planted(
         "a channel is closed before its deliveries are too old",

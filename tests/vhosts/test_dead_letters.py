@@ -1,85 +1,22 @@
-"""Dead-lettering through a whole node. Expectations are those measured with RabbitMQ 3.10.8."""
+"""What a dead letter says, and where it goes. Expectations are those measured with RabbitMQ 3.10.8."""
 
 from __future__ import annotations
 
-import contextlib
-from itertools import pairwise
-from random import Random
 from typing import Any
 
 import pytest
 
 from amqp_router.protocol import methods as m
-from amqp_router.protocol.flags import PERSISTENT as PERSISTENT_FLAG
-from amqp_router.protocol.message import Message, build_message
-from amqp_router.protocol.properties import decode_properties, encode_properties
-from persistence.options import LogOptions
 from tests.nodes import Client, SimNode
-from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import unsettled
-from tests.vhosts.fakes import FakeQueue
-from tests.vhosts.queues.local import declared, drained, message, text_of, typed
-from vhosts import dead_letters
-from vhosts import letter as letters
-from vhosts.queues.queue import Queue
+from tests.vhosts.dying import OPTIONS, TO_DEAD, deaths, letter, made, plain, publish, reject
+from tests.vhosts.queues.local import declared, drained, typed
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings
-from vhosts.waiting_letters import ENTRY_BYTES, LINE_BYTES
-
-OPTIONS = LogOptions(batch_bytes_max=4000)
-TO_DEAD: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
 
 
 @pytest.fixture
 def node() -> SimNode:
     return SimNode(log_options=OPTIONS)
-
-
-def made(body: bytes = b"m", *, persistent: bool = True, **properties: Any) -> Message:
-    headers = properties.pop("headers", None)
-    if headers is not None:
-        properties["headers"] = headers
-    if persistent:
-        properties["delivery_mode"] = 2
-    built = build_message(b"\x00\x01q", encode_properties(properties), body)
-    built.flags = PERSISTENT_FLAG if persistent else 0
-    return built
-
-
-def publish(node: SimNode, queue: Queue, *messages: Message) -> None:
-    name = queue.name.encode()
-    for each in messages:
-        each.route = b"\x00%c%b" % (len(name), name)
-        node.enter(queue.publish, each)
-    node.settle()
-
-
-def reject(node: SimNode, queue: Queue) -> None:
-    taken = queue.take(False)
-    assert taken is not None
-    taken.content = None if taken.flags & 4 else taken.content  # as a channel does
-    node.enter(queue.settle, taken, 2)
-    node.settle()
-
-
-def letter(queue: Queue) -> tuple[Message, dict[str, Any]]:
-    found = queue.take(True)
-    assert found is not None, "no dead letter"
-    return found, decode_properties(found.properties())
-
-
-def deaths(properties: dict[str, Any]) -> list[dict[str, Any]]:
-    tag, items = properties["headers"]["x-death"]
-    assert tag == "A"
-    return [dict(item[1]) for item in items]
-
-
-def plain(entry: dict[str, Any]) -> dict[str, Any]:
-    entry = dict(entry)
-    assert entry.pop("time")[0] == "T"
-    keys = entry.pop("routing-keys")
-    shown = {name: value.decode() if tag == "S" else (tag, value) for name, (tag, value) in entry.items()}
-    shown["routing-keys"] = [value.decode() for _, value in keys[1]]
-    return shown
 
 
 FIRST = {"x-first-death-exchange": "", "x-first-death-queue": "src"}
@@ -90,7 +27,7 @@ def first(properties: dict[str, Any]) -> dict[str, str]:
     return {name: headers[name][1].decode() for name in headers if name.startswith("x-first-death-")}
 
 
-# -- what a letter says -----------------------------------------------------------------------------
+# -- what a letter says -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -239,117 +176,7 @@ def test_odd_deaths_that_the_client_wrote(node: SimNode, value: Any) -> None:
     assert plain(deaths(properties)[0])["queue"] == "src"
 
 
-# -- cycles -----------------------------------------------------------------------------------------
-
-
-def test_a_cycle_that_nobody_rejected_ends(node: SimNode) -> None:
-    queue = declared(node, "cy", message_ttl=50, dead_letter_exchange="", dead_letter_routing_key="cy")
-    publish(node, queue, made())
-    for _ in range(3):
-        node.sleep(0.1)
-        node.settle()
-    assert queue.is_empty()
-    assert unsettled(queue.log) == []
-
-
-def test_a_cycle_by_length_ends(node: SimNode) -> None:
-    queue = declared(node, "cy", max_length=1, dead_letter_exchange="", dead_letter_routing_key="cy")
-    publish(node, queue, made(b"1"), made(b"2"))
-    assert drained(queue) == ["2"]
-
-
-@pytest.mark.parametrize("count", [2, 10])
-def test_of_many_queues_only_that_of_the_cycle_is_left_out(
-    node: SimNode, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    monkeypatch.setattr(letters, "WIDE", 4)
-    node.vhost.declare_exchange("all", "fanout")
-    queue = declared(node, "src", max_length=1, dead_letter_exchange="all")
-    others = [declared(node, f"q{number}") for number in range(count - 1)]
-    for each in (queue, *others):
-        node.vhost.bind_queue(each.name, "all", "", {}, None)
-    for each_made in (made(b"1"), made(b"2")):
-        each_made.route = b"\x00\x03src"
-        node.enter(queue.publish, each_made)
-    seen = looked_at(node)
-    while node.ready or node.work() or node.posted:
-        if node.posted:
-            node.hear()
-        node.turn()
-        seen |= looked_at(node)
-    assert drained(queue) == ["2"]
-    assert [drained(each) for each in others] == [["1"]] * (count - 1)
-    assert seen == (set() if count == 2 else {4, 8})
-
-
-def looked_at(node: SimNode) -> set[int]:
-    """How many queues of their routes letters have looked at so far, those that need more than one turn."""
-    under_way = [each for each in node.vhost.dead_letters._letters if each is not None]
-    return {each.sift.looked_at for each in under_way if each.sift is not None}
-
-
-def test_a_retry_loop_with_rejections_goes_on(node: SimNode) -> None:
-    work = declared(node, "work", dead_letter_exchange="", dead_letter_routing_key="retry")
-    declared(node, "retry", message_ttl=60, dead_letter_exchange="", dead_letter_routing_key="work")
-    publish(node, work, made(b"retry"))
-    for _ in range(3):
-        reject(node, work)
-        node.sleep(0.1)
-        node.settle()
-    _, properties = letter(work)
-    counts = [(plain(each)["queue"], plain(each)["count"]) for each in deaths(properties)]
-    assert counts == [("retry", ("l", 3)), ("work", ("l", 3))]
-
-
-def test_a_long_chain_of_queues_needs_no_stack(node: SimNode) -> None:
-    count = 300
-    for number in range(count):
-        declared(
-            node,
-            f"q{number}",
-            max_length=0,
-            dead_letter_exchange="",
-            dead_letter_routing_key=f"q{number + 1}",
-        )
-    last = declared(node, f"q{count}")
-    publish(node, node.queue("q0"), made(b"far"))
-    found, properties = letter(last)
-    assert found.body() == b"far"
-    assert len(deaths(properties)) == count
-
-
-class Touched(FakeQueue):
-    """Counts its turns."""
-
-    turns = 0
-
-    def touch(self) -> None:
-        self.turns += 1
-
-
-def test_very_many_queues_that_wait_for_room_have_their_turn_in_slices(node: SimNode) -> None:
-    """100,000 of them all had it as soon as there was room for one letter."""
-    dead, queue = declared(node, "dead"), declared(node, **TO_DEAD)
-    publish(node, queue, made())
-    waiting = [Touched() for _ in range(6 * dead_letters.WAKE_SLICE)]
-    for each in waiting:
-        node.vhost.dead_letters.wait(each)
-    taken = queue.take(False)
-    assert taken is not None
-    node.enter(queue.settle, taken, 2)
-    counts = [0]
-    while node.ready or node.posted or node.work():
-        if node.ready:
-            node.ready.popleft()()
-        elif node.posted:
-            node.hear()
-        counts.append(sum(each.turns for each in waiting))
-    assert [each.turns for each in waiting] == [1] * len(waiting)
-    assert max(after - before for before, after in pairwise(counts)) <= 2 * dead_letters.WAKE_SLICE
-    assert letter(dead)
-
-
-# -- targets ----------------------------------------------------------------------------------------
+# -- targets ------------------------------------------------------------------------------------------
 
 
 def test_an_internal_exchange_takes_letters(node: SimNode) -> None:
@@ -430,188 +257,7 @@ def test_purge_and_the_end_of_a_queue_are_no_deaths(node: SimNode) -> None:
     assert dead.is_empty()
 
 
-# -- many, and crashes ------------------------------------------------------------------------------
-
-
-def test_very_many_die_in_slices_in_their_order(node: SimNode) -> None:
-    count = 3 * dead_letters.ROOM
-    queue, dead = declared(node, "src", message_ttl=1000, **TO_DEAD), declared(node, "dead")
-    for number in range(count):
-        queue.publish(message(number, persistent=True))
-    node.settle()
-    longest = most = 0
-    timers = node.clock.advance(1.5)
-    node.tick.now_us = node.clock.wall_us()
-    for timer in timers:
-        node.enter(timer.go_off)
-    for _ in range(100_000):
-        if not node.ready and not node.work() and not node.posted:
-            break
-        if node.posted:
-            node.hear()
-        before = dead.message_count()
-        node.turn()
-        longest = max(longest, dead.message_count() - before)
-        under_way = node.vhost.dead_letters
-        most = max(most, under_way.count())
-    assert longest <= 3 * dead_letters.SLICE
-    assert most <= dead_letters.ROOM
-    assert drained(dead) == [str(number) for number in range(count)]
-    assert unsettled(queue.log) == []
-
-
-@pytest.mark.parametrize("persistent", [True, False])
-def test_very_many_rejected_together_are_sent_in_turn(node: SimNode, *, persistent: bool) -> None:
-    """Those that the log has take 8 bytes each until their turn comes; few are on their way at a time."""
-    count = 5 * dead_letters.ROOM
-    queue, dead = declared(node, "src", **TO_DEAD), declared(node, "dead")
-    for number in range(count):
-        node.enter(queue.publish, made(str(number).encode(), persistent=persistent))
-    node.settle()
-    kept, held = node.budget.kept, node.budget.held
-    taken = list(iter(lambda: queue.take(False), None))
-    for each in taken:
-        if persistent:
-            each.content = None
-        queue.settle(each, 2)
-    under_way = node.vhost.dead_letters
-    waiting = count - dead_letters.ROOM
-    if persistent:
-        assert len(under_way._letters) == dead_letters.ROOM
-        assert node.budget.kept - kept == ENTRY_BYTES * waiting + LINE_BYTES
-        assert node.budget.held - held == dead_letters.ROOM * dead_letters.LETTER_BYTES
-    else:
-        assert node.budget.held - held == count * dead_letters.LETTER_BYTES
-    most = 0
-    for _ in range(100_000):
-        if not node.ready and not node.work() and not node.posted:
-            break
-        if node.posted:
-            node.hear()
-        node.turn()
-        most = max(most, len(under_way._unsafe))
-    assert most <= dead_letters.ROOM + dead_letters.SLICE
-    assert drained(dead) == [str(number) for number in range(count)]
-    node.settle()
-    assert unsettled(queue.log) == []
-    assert (node.budget.used, node.budget.held) == (0, held)
-    assert node.budget.kept == kept + dead.remembered
-
-
-def test_large_contents_are_dead_lettered(node: SimNode) -> None:
-    queue, dead = declared(node, "src", **TO_DEAD), declared(node, "dead")
-    bodies = [b"x" * 20_000, b"y" * 300_000, b"z" * 1_500_000]
-    publish(node, queue, *[made(body) for body in bodies])
-    for _ in bodies:
-        reject(node, queue)
-    assert [letter(dead)[0].body() for _ in bodies] == bodies
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_a_crash_loses_no_letter(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever the power fails: each message is in the source or in the target, or in both."""
-    monkeypatch.setattr(dead_letters, "SLICE", 3)
-    random = Random(seed)
-    disk = SimDisk()
-    node = SimNode(disk, log_options=OPTIONS)
-    queue = declared(node, "src", message_ttl=1000, **TO_DEAD)
-    declared(node, "dead")
-    publish(node, queue, *[made(b"%d" % number) for number in range(20)])
-    timers = node.clock.advance(2)
-    node.tick.now_us = node.clock.wall_us()
-    disk.steps_left = random.randrange(30)
-    with contextlib.suppress(PowerLoss):
-        for timer in timers:
-            node.enter(timer.go_off)
-        for _ in range(200):
-            choice = random.randrange(4)
-            if choice == 0:
-                node.turn()
-            elif choice == 1:
-                node.work()
-            elif choice == 2 and node.posted:
-                node.hear()
-            elif choice == 3:
-                # Then the source's log may be durable before the target's.
-                node.enter(queue.publish, made(b"later"))
-    disk.steps_left = -1
-    disk.power_loss(random)
-    node = SimNode(disk, node.definitions, boot=2, log_options=OPTIONS)
-    node.clock.now = 1000.0
-    node.tick.now_us = 0
-    left = [text_of(found) for found in iter(lambda: node.queue("src").take(False), None)]
-    came = drained(node.queue("dead"))
-    assert {*left, *came} - {"later"} == {str(number) for number in range(20)}
-    assert came == sorted(set(came), key=int)
-
-
-@pytest.mark.parametrize("is_cut_again", [False, True])
-@pytest.mark.parametrize("seed", range(20))
-def test_a_letter_that_came_before_a_crash_does_not_come_again(seed: int, is_cut_again: bool) -> None:
-    """Whenever the power fails: the next start sends what may be lost, and each target takes it once."""
-    random = Random(seed)
-    disk = SimDisk()
-    node = SimNode(disk, log_options=OPTIONS)
-    queue = declared(node, "src", message_ttl=1000, **TO_DEAD)
-    declared(node, "dead")
-    publish(node, queue, *[made(b"%d" % number) for number in range(20)])
-    for boot in range(2, 4 if is_cut_again else 3):
-        timers = node.clock.advance(2)
-        node.tick.now_us = node.clock.wall_us()
-        disk.steps_left = random.randrange(30)
-        with contextlib.suppress(PowerLoss):
-            for timer in timers:
-                node.enter(timer.go_off)
-            for _ in range(200):
-                random.choice([node.turn, node.work, node.hear if node.posted else node.turn])()
-        disk.steps_left = -1
-        disk.power_loss(random)
-        node = SimNode(disk, node.definitions, boot=boot, log_options=OPTIONS)
-    for _ in range(5):
-        timers = node.clock.advance(2)
-        node.tick.now_us = node.clock.wall_us()
-        for timer in timers:
-            node.enter(timer.go_off)
-        node.settle()
-    assert node.queue("src").message_count() == 0
-    came = drained(node.queue("dead"))
-    assert sorted(came, key=int) == [str(number) for number in range(20)]
-
-
-def test_a_letter_is_not_taken_for_that_of_a_message_which_a_crash_took_back() -> None:
-    """The target has the letter of a message that its own log lost, and the next message gets its offset."""
-    disk = SimDisk()
-    node = SimNode(disk, log_options=OPTIONS)
-    queue, dead = declared(node, "src", message_ttl=1000, **TO_DEAD), declared(node, "dead")
-    big = b"x" * 200_000  # their logs are synced one by one, in the second round the target's first
-    node.enter(dead.publish, made(big))
-    node.enter(dead.publish, made(big))
-    node.enter(queue.publish, made(big, expiration="0"))
-    node.quiet()
-    assert queue.log is not None
-    lost = queue.log.end - 1
-
-    def fail(operation: str, path: str) -> None:
-        if operation == "sync" and f"/{queue.incarnation}/0/" in path and path.endswith(".log"):
-            raise PowerLoss
-
-    disk.hook = fail
-    with pytest.raises(PowerLoss):
-        node.settle()
-    disk.hook = None
-    disk.power_loss(Random(4))
-    node = SimNode(disk, node.definitions, boot=2, log_options=OPTIONS)
-    queue, dead = node.queue("src"), node.queue("dead")
-    assert (queue.message_count(), dead.message_count()) == (0, 3)
-    publish(node, queue, made(b"next"))
-    assert queue.log is not None
-    assert unsettled(queue.log) == [lost]
-    disk.power_loss(Random(4))
-    node = SimNode(disk, node.definitions, boot=3, log_options=OPTIONS)
-    node.sleep(2)
-    node.settle()
-    assert node.queue("src").message_count() == 0
-    assert drained(node.queue("dead"))[3:] == ["next"]
+# -- many, and crashes --------------------------------------------------------------------------------
 
 
 def test_arguments_come_back_as_declared(node: SimNode) -> None:
@@ -630,21 +276,3 @@ def test_a_reject_after_the_queue_was_deleted_makes_no_letter(node: SimNode) -> 
     node.settle()
     assert dead.message_count() == 0
     client.call(m.QueueDeclare("dead", passive=True, durable=True), m.QueueDeclareOk)  # it is no error
-
-
-def test_a_letter_whose_queue_was_stored_by_the_stop_does_not_come_again() -> None:
-    """The stop stores definitions last, so the letter is safe when its queue's log is closed."""
-    disk = SimDisk()
-    node = SimNode(disk, log_options=OPTIONS)
-    queue = declared(node, "src", max_length=1, **TO_DEAD)
-    node.vhost.declare_queue("dead", durable=True)
-    node.quiet()
-    assert node.definitions.pending
-    for number in range(3):
-        node.enter(queue.publish, made(b"%d" % number))
-    node.quiet()
-    node.stop()
-    node = SimNode(disk, node.definitions, boot=2, log_options=OPTIONS)
-    node.settle()
-    assert drained(node.queue("src")) == ["2"]
-    assert drained(node.queue("dead")) == ["0", "1"]
