@@ -59,6 +59,24 @@ SMALL: tuple[tuple[Any, str, int], ...] = (
 )
 
 
+#: How much a queue does in a turn.
+TURNS = ("TICK_UNITS", "FRESH_UNITS", "QUEUE_UNITS", "TRIM_UNITS")
+USUAL = {name: getattr(module, name) for module, name, _ in SMALL}
+
+
+@contextmanager
+def whole_turns() -> Iterator[None]:
+    """Within ``small``: a queue does in one turn all that it has to do."""
+    turns = [(module, name, value) for module, name, value in SMALL if name in TURNS]
+    for module, name, _ in turns:
+        setattr(module, name, USUAL[name])
+    try:
+        yield
+    finally:
+        for module, name, value in turns:
+            setattr(module, name, value)
+
+
 @contextmanager
 def small() -> Iterator[None]:
     """Everything is small meanwhile."""
