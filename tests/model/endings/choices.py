@@ -57,8 +57,8 @@ def _is_open(world: World, name: str, told: Told, *, is_policy: bool) -> bool:
 
 
 def drops_what_is_over(world: World, queue: ModelQueue, policy: Told) -> bool:
-    """Whether a policy makes a queue drop messages of which some are over behind others, and letters come
-    back to it meanwhile: then more are dropped, and fewer expire.
+    """Whether a policy makes a queue drop messages of which some are over behind others, and letters may come
+    back to it between two turns of that: then more are dropped, and fewer expire.
     """
     found = _rules_with(world, queue.name, policy, is_policy=True)
     told = found[queue.name]

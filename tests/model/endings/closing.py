@@ -48,7 +48,7 @@ def close_all_but_one(world: World, *peers: Peer) -> None:
     Several that come to an end together give back in an order that is not foretold. What is over goes
     if it comes back before what stands in front of it.
     """
-    timed = {out.queue for out in world.outs() if out.entry.deadline_us is not None}
+    timed = world.timed()
     is_seen = False
     for who, peer in enumerate(world.consumers):
         for number, channel in peer.channels.items():
@@ -65,15 +65,16 @@ def keep_letters_apart(world: World, who: int, number: int) -> None:
     comes first is open.
     """
     _, channel = world.channel(who, number)
+    timed = world.timed()
     names = {
         name
         for queue in {out.queue for out in channel.out.values()}
-        if _drops(queue) and not queue.deleted
+        if (_drops(queue) or queue in timed) and not queue.deleted
         for name in letters.letters_go_to(world, queue.name)
     }
     settled = channel.settled()
     for tag, out in sorted(channel.out.items()):
-        if out.queue.name in names and _drops(out.queue) and tag not in settled:
+        if out.queue.name in names and (_drops(out.queue) or out.queue in timed) and tag not in settled:
             free = sorted(channel.out.keys() - channel.settled())
             settling.settle(world, who, number, free.index(tag), "ack", multiple=False, follow=False)
     if channel.is_transacted and channel.settled() != settled:
@@ -96,8 +97,9 @@ def keep_timeouts_apart(world: World) -> None:
                 continue
             keep_letters_apart(world, who, number)
             queues = {out.queue for out in channel.out.values()}
-            drops = {queue for queue in queues if _drops(queue)}
-            shows = {queue for queue in queues if _shows_order(queue)}
+            timed = world.timed()
+            drops = {queue for queue in queues if _drops(queue) or queue in timed}
+            shows = {queue for queue in queues if _shows_order(queue) or queue in timed}
             names = {name for queue in drops for name in letters.letters_go_to(world, queue.name)}
             feeds = {queue for name, queue in world.lists.queues.items() if name in names}
             if shows & shown or drops & fed or feeds & returned:

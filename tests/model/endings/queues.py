@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from amqp_router.protocol import methods as m
@@ -10,6 +11,7 @@ from tests.model.endings.clients import Channel, Peer
 from tests.model.endings.queue import ModelQueue
 from tests.model.endings.rules import KINDS, Told
 from tests.model.endings.setting import FANOUT
+from tests.model.endings.sizes import whole_turns
 from tests.model.endings.world import World
 from tests.vhosts.queues.local import typed
 
@@ -84,8 +86,12 @@ def gone(world: World, queue: ModelQueue) -> None:
 def set_policy(world: World, name: str, definition: Told | None) -> None:
     """Set or clear the policy of one queue, over the messages that wait in it."""
     queue = world.lists.queues.get(name)
-    if queue is not None and choices.drops_what_is_over(world, queue, definition or {}):
-        return
+    is_open = queue is not None and choices.drops_what_is_over(world, queue, definition or {})
+    with whole_turns() if is_open else nullcontext():
+        _set_policy(world, name, queue, definition)
+
+
+def _set_policy(world: World, name: str, queue: ModelQueue | None, definition: Told | None) -> None:
     world.moves["policy" if definition is not None else "policy cleared"] += 1
     parameters = world.node.core.parameters
     if definition is None or not definition:

@@ -95,6 +95,12 @@ class Setting:
         channels = [channel for peer in self.consumers for channel in peer.channels.values()]
         return [out for channel in channels for out in channel.out.values()]
 
+    def timed(self) -> set[ModelQueue]:
+        """The queues of which messages with a time to live are out: one that is over when it returns goes if
+        it comes before what stands in front of it.
+        """
+        return {out.queue for out in self.outs() if out.entry.deadline_us is not None}
+
     def watch_anew(self) -> None:
         """The timeouts of all deliveries are watched from now on."""
         for out in self.outs():
