@@ -168,7 +168,7 @@ def return_again(world: World, random: Random, name: str) -> None:
     and returns it once or more often.
     """
     who, number = random.choice(((0, 1), (0, 2), (1, 1)))  # not in a transaction
-    feature = random.choice(("priority", "priority", "priority", "paging", "paging", "dead-letter cycle"))
+    feature = random.choice(("priority",) * 4 + ("paging", "paging", "dead-letter cycle"))
     queue, source = world.lists.queues.get("q"), world.lists.queues.get("p")
     if feature == "priority" and source is not None and target(source.kind, source.rules) == "q":
         # Mostly nobody takes them, and they are letters at once.
@@ -244,7 +244,7 @@ STEPS: dict[Callable[[World, Random, str], None], float] = {
     cancel: 3,
     get: 3,
     settle: 18,
-    return_again: 9,
+    return_again: 10,
     end_settles: 1,
     lambda world, random, name: closing.close_channel(world, *_channel(random)): 1,
     lambda world, random, name: closing.lose_connection(world, random.randrange(2)): 0.5,
