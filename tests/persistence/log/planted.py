@@ -11,6 +11,9 @@ from tests.planting import Planted
 
 LOG = "persistence/log/"
 ROUTING_TEST = "tests/persistence/log/routing/test_routing_log.py"
+ROUTING_CLOCK = "tests/persistence/log/routing/test_routing_clock.py"
+ROUTING_RETENTION = "tests/persistence/log/routing/test_routing_retention.py"
+ROUTING_START = "tests/persistence/log/routing/test_routing_start.py"
 
 PLANTED = [
     Planted(
@@ -51,14 +54,14 @@ PLANTED = [
         LOG + "routing/recorder.py",
         "            now_us < segment.last_ts\n            or size",
         "            size",
-        test=ROUTING_TEST,
+        test=ROUTING_CLOCK,
     ),
     Planted(
         "a clock that was behind makes the routing log remove what is young",
         LOG + "routing/retention.py",
         "            latest = max(latest, time_us)\n",
         "            latest = time_us\n",
-        test=ROUTING_TEST + "::test_when_segments_were_begun",
+        test=ROUTING_RETENTION + "::test_when_segments_were_begun",
     ),
     Planted(
         "who waits for what a truncation has left hears nothing",
@@ -256,14 +259,14 @@ PLANTED = [
         "        if log.writer.state is not State.CLEAN:\n"
         "            self._unsynced.append(log)\n        else:\n            self._opened(log)\n",
         "        self._opened(log)\n",
-        test="tests/persistence/log/queue/test_recovery.py",
+        test="tests/persistence/log/queue/test_syncs_of_a_start.py",
     ),
     Planted(
         "a mark speaks of the segments although a journal has the log",
         LOG + "queue/recovery.py",
         "        if is_journal_whole and not journal:\n",
         "        if is_journal_whole:\n",
-        test="tests/persistence/log/queue/test_recovery.py",
+        test="tests/persistence/log/queue/test_syncs_of_a_start.py",
     ),
     Planted(
         "what a failed sync may have dropped is not written again",
@@ -417,14 +420,14 @@ PLANTED = [
         LOG + "routing/writer.py",
         "            file.write([names], self._names_position)\n            file.sync()\n",
         "            file.write([names], self._names_position)\n",
-        test=ROUTING_TEST + "::test_power_loss_at_any_step",
+        test=ROUTING_START + "::test_power_loss_at_any_step",
     ),
     Planted(
         "the routing log is marked as synced when it is only written",
         LOG + "routing/writer.py",
         "                self._files.get(self.segment.path).sync()\n",
         "                pass\n",
-        test=ROUTING_TEST,
+        test=ROUTING_START,
     ),
     Planted(
         "ids of the last segment are used in the next",
@@ -445,7 +448,7 @@ PLANTED = [
         LOG + "format/scanner.py",
         "    if witness >= 0:\n",
         "    if False:\n",
-        test=ROUTING_TEST,
+        test=ROUTING_START,
     ),
     Planted(
         "a small round writes to a segment whose name is only said to be synced",

@@ -20,7 +20,7 @@ from persistence.log.offline.salvage import Salvage
 from persistence.log.offline.verify import ROT, verify
 from persistence.log.sync.marks import Mark
 from persistence.options import LogOptions
-from tests.persistence.log.queue.test_recovery import inode
+from tests.persistence.log.queue.recovering import inode
 from tests.persistence.log.routing_support import RoutingNode, content
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import Node, bodies, fill, raw_batches
