@@ -11,7 +11,7 @@ from amqp_router.connection.parking import PARKED_BYTES_MAX
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import AccessRefused, NotFound, PreconditionFailed
 from amqp_router.protocol.flags import REDELIVERED
-from tests.channel.test_asking import House
+from tests.channel.asking import House
 from tests.nodes import TRANSIENT, Client, publish_frames
 from tests.toys.late_queue import LateQueue
 

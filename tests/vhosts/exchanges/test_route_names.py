@@ -10,7 +10,7 @@ import pytest
 from amqp_router.protocol.tick import Tick
 from persistence.log.routing.names import WideNames
 from persistence.log.routing.recorder import Backlog, Recorder, RouteEntry
-from tests.vhosts.exchanges.test_router import House, carrying
+from tests.vhosts.exchanges.houses import House, carrying
 from vhosts.exchanges import route_names
 from vhosts.exchanges.route_names import NAMED_BYTES_MAX, NAMED_MAX, RouteNames
 from vhosts.exchanges.router import HEADERS_BYTES_MAX

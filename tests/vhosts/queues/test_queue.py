@@ -1,48 +1,19 @@
-"""A queue by itself, without and with a log: order, turns, returns, purge, and its account of memory."""
+"""A queue by itself, without and with a log: order and counts, returns, consumers, purge and delete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from amqp_router.protocol.errors import AccessRefused
 from amqp_router.protocol.flags import REJECT
 from amqp_router.protocol.message import JOINED_BYTES_MAX
-from persistence.options import LogOptions
-from tests.nodes import SimNode
-from tests.persistence.log.support import unsettled
-from tests.vhosts.queues.local import (
-    Sink,
-    drained,
-    message,
-    numbers,
-    order,
-    reached,
-    text_of,
-    transient_queue,
-)
-from vhosts.queues.contents import OVERHEAD
+from tests.vhosts.queues.filled import MAKERS, fill, settle_log
+from tests.vhosts.queues.local import Sink, drained, message, numbers, order, text_of, transient_queue
 from vhosts.queues.destination import UNHEARD
 from vhosts.queues.queue import Queue
-from vhosts.queues.ready.order import WINDOW_MESSAGES
 from vhosts.queues.ready.ring import RING_PLACES
-from vhosts.queues.services import DROP_SLICE
-
-
-def durable_queue(node: SimNode | None = None, *, memory_bytes: int = 64 << 20) -> Queue:
-    """A queue with a log over a simulated disk; its definition is stored."""
-    node = node or SimNode(memory_bytes=memory_bytes, log_options=LogOptions(batch_bytes_max=4000))
-    queue, _ = node.vhost.declare_queue("d", durable=True)
-    node.settle()
-    assert isinstance(queue, Queue)
-    return queue
-
-
-MAKERS: dict[str, Callable[[], Queue]] = {"transient": transient_queue, "durable": durable_queue}
 
 
 @pytest.fixture(params=MAKERS)
@@ -51,12 +22,7 @@ def queue(request: pytest.FixtureRequest) -> Queue:
     return MAKERS[request.param]()
 
 
-def fill(queue: Queue, count: int, start: int = 0) -> None:
-    for number in range(start, start + count):
-        assert queue.publish(message(number, persistent=True))
-
-
-# -- order and counts -------------------------------------------------------------------------------
+# -- order and counts ---------------------------------------------------------------------------------
 
 
 def test_messages_come_in_the_order_of_their_offsets(queue: Queue) -> None:
@@ -200,7 +166,7 @@ def test_a_purge_empties_all_rings() -> None:
     assert drained(queue) == numbers(*range(40))
 
 
-# -- returns ----------------------------------------------------------------------------------------
+# -- returns ------------------------------------------------------------------------------------------
 
 
 def test_returned_message_comes_first_and_is_marked(queue: Queue) -> None:
@@ -282,16 +248,7 @@ def test_large_message_returned(queue: Queue, synced: bool) -> None:
     assert [each.body_size for each in sink.messages] == [size, size]
 
 
-def settle_log(queue: Queue) -> None:
-    """Sync what is in the log, as the node would."""
-    queue.log.seal()
-    submission = queue.log.take()
-    submission.writer.write(submission.batches)
-    submission.writer.sync()
-    queue.log.written(submission.end, submission.generation)
-
-
-# -- consumers --------------------------------------------------------------------------------------
+# -- consumers ----------------------------------------------------------------------------------------
 
 
 def test_exclusive_consumer_is_alone(queue: Queue) -> None:
@@ -332,7 +289,7 @@ def test_consumer_that_comes_back_goes_on_where_the_other_ended(queue: Queue) ->
     assert second.got == numbers(0, *range(2, 12))
 
 
-# -- purge and delete -------------------------------------------------------------------------------
+# -- purge and delete ---------------------------------------------------------------------------------
 
 
 def test_purge_drops_what_is_ready_and_leaves_what_is_out(queue: Queue) -> None:
@@ -384,89 +341,7 @@ def test_delete(queue: Queue) -> None:
     assert (queue.message_count(), queue.unacked_count, queue.budget.used) == (0, 0, 0)
 
 
-# -- memory -----------------------------------------------------------------------------------------
-
-
-def test_transient_messages_are_counted_until_they_are_settled() -> None:
-    queue = transient_queue()
-    each = message(0).size() + OVERHEAD
-    fill(queue, 10)
-    assert queue.budget.used == 10 * each
-    sink = Sink(queue, 6)
-    queue.add_consumer(sink)
-    queue.pump(9)
-    assert queue.budget.used == 10 * each
-    sink.ack()
-    sink.requeue()
-    sink.ack(kind=REJECT)
-    assert queue.budget.used == 8 * each
-    queue.take(True)
-    assert queue.budget.used == 7 * each
-    queue.empty()
-    assert queue.budget.used == 3 * each
-    for _ in range(3):
-        sink.ack()
-    assert queue.budget.used == 0
-
-
-def test_logged_messages_are_counted_while_their_content_is_in_memory() -> None:
-    queue = durable_queue()
-    each = message(10, persistent=True).size() + OVERHEAD
-    fill(queue, 10, 10)
-    assert queue.budget.used == 0
-    sink = Sink(queue, 4)
-    queue.add_consumer(sink)
-    queue.pump(9)
-    assert queue.budget.used == 6 * each
-    assert all(kept.content is None for kept in sink.messages)
-    fill(queue, 5, 20)
-    assert queue.budget.used == 11 * each
-    queue.cancel(sink, UNHEARD)
-    assert queue.budget.used == 0
-    assert queue.message_count() == 11
-
-
-def test_logged_queue_that_is_read_slowly_keeps_a_window() -> None:
-    queue = durable_queue()
-    sink = Sink(queue, 10)
-    queue.add_consumer(sink)
-    count = WINDOW_MESSAGES + 500
-    fill(queue, count)
-    assert order(queue).ring.count == WINDOW_MESSAGES
-    queue.pump(count)
-    sink.credit = 1 << 30
-    sink.wake()
-    while queue.pump(1000):
-        assert order(queue).ring.count <= WINDOW_MESSAGES
-    assert sink.got == numbers(*range(count))
-    assert queue.budget.used == 0
-
-
-def test_window_is_bounded_in_bytes() -> None:
-    queue = durable_queue(memory_bytes=1 << 30)
-    sink = Sink(queue, 0)
-    queue.add_consumer(sink)
-    for number in range(20):
-        queue.publish(message(number, persistent=True, size=1 << 20))
-    assert order(queue).ring_bytes < 10 << 20
-    sink.credit = 20
-    sink.wake()
-    queue.pump(20)
-    assert sink.got == numbers(*range(20))
-
-
-def test_window_is_kept_for_what_the_log_does_not_have() -> None:
-    queue = durable_queue()
-    sink = Sink(queue, 0)
-    queue.add_consumer(sink)
-    queue.publish(message("a", persistent=True))
-    queue.publish(message("b"))
-    queue.cancel(sink, UNHEARD)
-    assert drained(queue) == ["a", "b"]
-    assert queue.budget.used == 0
-
-
-# -- touching ---------------------------------------------------------------------------------------
+# -- touching -----------------------------------------------------------------------------------------
 
 
 def test_queue_is_put_on_the_agenda_once(queue: Queue) -> None:
@@ -483,208 +358,3 @@ def test_queue_is_put_on_the_agenda_once(queue: Queue) -> None:
     queue.pump(9)
     sink.requeue()
     assert queue.tick.queues == [queue]
-
-
-# -- any course of things ---------------------------------------------------------------------------
-
-
-@settings(deadline=None, max_examples=120)
-@given(
-    is_durable=st.booleans(),
-    steps=st.lists(
-        st.tuples(
-            st.sampled_from(
-                ["publish"] * 3 + ["pump"] * 3 + ["ack", "return", "get", "leave", "join", "purge", "sync"]
-            ),
-            st.integers(0, 12),
-        ),
-        max_size=40,
-    ),
-)
-def test_any_course_against_lists(is_durable: bool, steps: list[tuple[str, int]]) -> None:
-    """``ready`` and ``out`` are all there is to a queue; persistent and transient messages alternate."""
-    queue = durable_queue() if is_durable else transient_queue()
-    sink = Sink(queue, 8)
-    ready: list[int] = []
-    returned: set[int] = set()
-    serial = 0
-    for step, number in steps:
-        if step == "publish":
-            for _ in range(number):
-                queue.publish(message(serial, persistent=serial % 3 != 0))
-                ready.append(serial)
-                serial += 1
-        elif step == "pump" and queue.consumers:
-            before = len(sink.got)
-            count, _ = reached(ready, returned, number, sink.credit)
-            done = queue.pump(number)
-            # Reading what is paged ends it early.
-            assert len(sink.got) - before == count or done >= number
-            count, units = reached(ready, returned, number, len(sink.got) - before)
-            assert done >= units
-            expected, ready = ready[:count], ready[count:]
-            assert sink.got[before:] == numbers(*expected)
-            assert sink.flags[before:] == [each in returned for each in expected]
-        elif step in ("ack", "return") and sink.messages:
-            index = number % len(sink.messages)
-            offset_order = sink.messages[index].offset
-            if step == "ack":
-                sink.ack(index)
-                continue
-            text = sink_text(sink, index)
-            sink.requeue(index)
-            returned.add(text)
-            ready = sorted([*ready, text])
-            assert offset_order >= 0
-        elif step == "get":
-            found = queue.take(True)
-            assert (found is None) == (not ready)
-            if found is not None:
-                assert text_of(found) == str(ready.pop(0))
-        elif step == "leave":
-            queue.cancel(sink, UNHEARD)
-        elif step == "join" and not queue.consumers:
-            queue.add_consumer(sink)
-        elif step == "purge":
-            assert queue.empty() == len(ready)
-            ready = []
-        elif step == "sync" and is_durable:
-            settle_log(queue)
-        assert queue.message_count() == len(ready)
-        assert queue.unacked_count == len(sink.messages)
-    assert drained(queue) == numbers(*ready)
-    while sink.messages:
-        sink.ack()
-    assert queue.budget.used == 0
-
-
-def sink_text(sink: Sink, index: int) -> int:
-    """The number of an outstanding message, whose content may be in the log alone."""
-    outstanding = sink.messages[index]
-    content = outstanding.content
-    if content is not None:
-        return int(text_of(outstanding))
-    return int(text_of(sink.queue.log.read_one(outstanding.offset)))
-
-
-def test_consumers_come_and_go_without_a_look_at_the_others(queue: Queue) -> None:
-    """Whichever goes, first, last or between; each look at another is counted."""
-    looks = 0
-
-    class Counting(Sink):
-        def __eq__(self, other: object) -> bool:
-            nonlocal looks
-            looks += 1
-            return self is other
-
-        __hash__ = Sink.__hash__
-
-        def ready(self) -> bool:
-            nonlocal looks
-            looks += 1
-            return super().ready()
-
-    sinks = [Counting(queue, 0) for _ in range(2000)]
-    for sink in sinks:
-        queue.add_consumer(sink)
-    for sink in [*sinks[1000:0:-1], *sinks[1001:]]:
-        queue.cancel(sink, UNHEARD)
-    assert looks < 100
-    assert list(queue.consumers) == [sinks[0]]
-    for sink in sinks[1:]:
-        queue.add_consumer(sink)
-    fill(queue, 100)
-    while queue.pump(50):
-        pass
-    assert looks < 2100, "each is passed over once"
-    sinks[7].credit = 100
-    sinks[7].wake()
-    queue.pump(1000)
-    assert sinks[7].got == numbers(*range(100))
-    assert looks < 2300, "those that are not ready are not looked at again"
-
-
-@pytest.mark.parametrize("kind", MAKERS)
-@pytest.mark.parametrize("how", ["purge", "delete"])
-def test_returned_messages_are_dropped_in_slices(how: str, kind: str) -> None:
-    queue = MAKERS[kind]()
-    is_durable = queue.log is not None
-    each = message(10_000).size() + OVERHEAD
-    sink = Sink(queue)
-    queue.add_consumer(sink)
-    count, kept = 3 * DROP_SLICE, 10
-    for number in range(count + kept):
-        queue.publish(message(10_000 + number, persistent=is_durable))
-    while queue.pump(4096):
-        pass
-    queue.cancel(sink, UNHEARD)
-    for _ in range(count):
-        sink.requeue(kept // 2)
-    for number in range(3):
-        queue.publish(message(10_000 + number, persistent=is_durable))
-    steps: list[Callable[[], bool]] = []
-    queue.services.in_slices = steps.append
-    assert (queue.empty() if how == "purge" else queue.delete(0)) == count + 3
-    assert queue.message_count() == 0
-    assert queue.unacked_count == kept
-
-    def left() -> int:
-        return queue.log.batches.state.live if is_durable else queue.budget.used // each
-
-    (step,) = steps
-    before = left()
-    assert not step()
-    between = left()
-    assert not step()
-    assert step(), "none is left"
-    if is_durable and how == "delete":
-        return  # its log is removed as a whole
-    assert before - between == between - left() == DROP_SLICE
-    if is_durable:
-        assert unsettled(queue.log) == [out.offset for out in sink.messages]
-    for _ in range(kept):
-        sink.requeue(0)
-    assert queue.message_count() == (kept if how == "purge" else 0)
-    assert queue.budget.used == (kept * each if how == "purge" and not is_durable else 0)
-
-
-def test_purge_looks_at_no_unacknowledged_message() -> None:
-    """What a purge writes has the same size whatever is unacknowledged, also with holes between."""
-    sizes = []
-    for count in (4, 400):
-        node = SimNode()
-        queue = durable_queue(node)
-        sink = Sink(queue)
-        queue.add_consumer(sink)
-        for number in range(count):
-            queue.publish(message(number, persistent=True))
-        queue.pump(count)
-        for index in range(count // 2):
-            sink.ack(index)
-        queue.cancel(sink, UNHEARD)
-        queue.publish(message("ready", persistent=True))
-        node.settle()
-        size = queue.log.partition.active.size
-        assert queue.empty() == 1
-        node.settle()
-        sizes.append(queue.log.partition.active.size - size)
-        assert unsettled(queue.log) == [out.offset for out in sink.messages]
-    assert sizes[0] == sizes[1]
-
-
-def test_messages_of_a_long_queue_are_freed_in_small_slices() -> None:
-    """10,000 small objects may be the last ones in 64 MiB of the heap, which is then given back at once."""
-    node = SimNode()
-    node.vhost.declare_queue("q", durable=False)
-    queue = node.queue("q")
-    for number in range(10_000):
-        queue.publish(message(number, size=0))
-    ring = order(queue).ring.places
-    left = len(ring)
-    queue.empty()
-    freed = []
-    while ring:
-        freed.append(left - len(ring))
-        left = len(ring)
-        node.turn()
-    assert 0 < max(freed) <= 1000
