@@ -17,7 +17,7 @@ from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
 from persistence.log.replica.reading import RawReader
 from persistence.log.sync.marks import log_id, read_marks
-from tests.persistence.log.replica.toy import walk
+from tests.persistence.log.replica.walk import walk
 from tests.persistence.log.support import (
     ManualWorker,
     Node,

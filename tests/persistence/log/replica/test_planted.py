@@ -14,7 +14,7 @@ pytestmark = ONCE
 
 def walk(planted: Planted) -> Sequence[str]:
     last = planted.first + (planted.seeds or 40)
-    return ["tests.persistence.log.replica.toy", str(planted.first), str(last)]
+    return ["tests.persistence.log.replica.walk", str(planted.first), str(last)]
 
 
 @pytest.fixture(scope="module")

@@ -20,148 +20,21 @@ has.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 from amqp_router.protocol.flags import ACK, DEAD_LETTER, REJECT, RETURN
 from amqp_router.protocol.message import Extras
-from persistence.files import join
-from persistence.log.format.record import HEADER_SIZE, MESSAGES, parse_header
-from persistence.log.format.segment import base_of, segment_name
+from persistence.log.format.record import MESSAGES
 from persistence.log.queue.epochs import epoch_at
-from persistence.log.queue.queue_log import QueueLog
-from persistence.log.queue.truncation import newest_checkpoint, truncate_later
+from persistence.log.queue.truncation import truncate_later
 from persistence.log.replica.copying import NotCopied
 from persistence.log.replica.epochs import common_end
 from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
-from persistence.log.replica.reading import RawReader
 from persistence.log.replica.unreplicated import PeerOctets, Unreplicated
-from persistence.log.sync.marks import log_id, read_marks
-from tests.persistence.log.simdisk import PowerLoss, SimDisk
-from tests.persistence.log.sizes import OPTIONS
-from tests.persistence.log.support import InlineWorker, Node, last_of, message, raw_batches, unsettled
-from tests.planting import walk_seeds
-
-NAME = "0123456789abcdef" * 2
-#: Segments are removed and rewritten soon, and batches read in small parts.
-SMALL = replace(OPTIONS, segment_bytes_max=900, batch_bytes_max=300, clean_bytes_min=100)
-
-
-class Side:
-    """One node with its copy of the log."""
-
-    def __init__(self, number: int) -> None:
-        #: How far the log was last said to be durable, in this process.
-        self.durable = 0
-        #: Offsets of publishes that have no answer, and of those that were confirmed and refused.
-        self.waiting: list[int] = []
-        self.confirmed: list[int] = []
-        self.refused: list[int] = []
-        self.number = number
-        self.disk = SimDisk()
-        self.disk.make_directory("d")
-        self.disk.sync_directory("")
-        self.node: Node
-        self.log: QueueLog
-        self.follower: Follower
-        #: It is being truncated.
-        self.is_busy = False
-        #: It has compared epochs with the present leader.
-        self.is_joined = False
-        self.start()
-
-    def start(self) -> None:
-        self.node = Node(self.disk, SMALL)
-        self.log = self.node.catalog.open(NAME, "/", "q", {}, mirrored=True)
-        self.node.catalog.quarantine_unknown([NAME])
-        self.log.listener = self
-        self.node.catalog.caretaker.copies = self
-        self.durable = self.log.durable
-        self.waiting = []
-        self.follower = Follower(self.log)
-        loop = self.node.sync.loop
-        self.reader = RawReader(self.log, self.disk, loop, InlineWorker(), cache_bytes=2000)
-        self.is_busy = self.is_joined = False
-
-    def work(self) -> None:
-        """A round, and everything that it leads to."""
-        self.node.sync.start_round()
-        while self.node.posted:
-            self.node.posted.pop(0)()
-        assert self.log.failed is None or self.is_busy, self.log.failed
-
-    # -- what the log tells -----------------------------------------------------------------------------
-
-    def on_durable(self, log: QueueLog) -> None:
-        assert log.durable >= self.durable
-        self.durable = log.durable
-
-    def on_high_watermark(self, log: QueueLog) -> None:
-        while self.waiting and self.waiting[0] < log.high_watermark:
-            self.confirmed.append(self.waiting.pop(0))
-
-    def on_refused(self, log: QueueLog, offset: int) -> None:
-        assert offset == log.end
-        while self.waiting and self.waiting[-1] >= offset:
-            self.refused.append(self.waiting.pop())
-
-    def on_log_failed(self, log: QueueLog, error: Exception) -> None:
-        self.waiting = []
-
-    def on_log_resumed(self, log: QueueLog) -> None:
-        raise AssertionError
-
-    # -- what others see --------------------------------------------------------------------------------
-
-    def check_mark(self) -> None:
-        """Readers in other processes see what lies below the high watermark, and all of it."""
-        log = self.log
-        if self.is_busy or not log.durable or log.failed is not None:
-            return
-        mark = read_marks(self.disk, "d").get((log_id(NAME), 0))
-        assert mark is not None
-        assert mark.end == log.durable
-        state = newest_checkpoint(log, self.disk, "d")
-        assert mark.start <= (state.start if state is not None else 0), "what is not shown may come back"
-        if log.copies.awaits_snapshot:
-            assert mark.watermark <= log.start, "the settles of what is shown are not known"
-            return
-        assert mark.watermark <= log.high_watermark, "what is above the high watermark is shown"
-        data = b""
-        if mark.position:
-            # Not one of the log's list: a segment leaves it before the checkpoint that removes its file.
-            file = self.disk.open(join(log.partition.directory, segment_name(mark.segment)))
-            data = file.read(file.size(), 0)
-            file.close()
-        at, end, next_last = 0, mark.segment, 0
-        while at < len(data):
-            header = parse_header(data, at, log.partition.salt)
-            assert header is not None
-            if at + header.length > mark.position:
-                next_last = header.last
-                break
-            at, end = at + header.length, header.last + 1
-        assert at == mark.position, "the mark is not at the end of a batch"
-        assert end <= mark.watermark or not mark.position
-        hidden = min(log.high_watermark, log.durable)
-        lasts = [next_last] if next_last else []
-        for name in self.disk.list(log.partition.directory):
-            base = base_of(name)
-            if base is not None and mark.segment < base < hidden:
-                # Its file is there until a durable checkpoint has its settles.
-                lasts.append(self.first_last(join(log.partition.directory, name)))
-        assert all(last >= hidden for last in lasts), "what is below the high watermark is not shown"
-
-    def first_last(self, path: str) -> int:
-        """The last offset of the first batch of a segment."""
-        file = self.disk.open(path)
-        header = parse_header(file.read(HEADER_SIZE, 0), 0, self.log.partition.salt)
-        file.close()
-        assert header is not None
-        return header.last
+from tests.persistence.log.replica.side import Side
+from tests.persistence.log.support import last_of, message, raw_batches, unsettled
 
 
 class Entry:
@@ -421,17 +294,6 @@ class Toy:
                 del found[at]
         return found
 
-    def compare_octets(self) -> None:
-        """What nobody has cleaned and no snapshot has replaced is the same, octet by octet."""
-        first = max(side.log.copies.history_start for side in self.sides)
-        found = [raw_batches(side.disk, side.log, first) for side in self.sides]
-        by_base = [{data[48:56]: data for data in each if last_of(data) >= first} for each in found]
-        for base, data in by_base[0].items():
-            other = by_base[1].get(base)
-            if other is not None and last_of(other) == last_of(data):
-                assert same_everywhere(data) == same_everywhere(other), f"batches differ at {base!r}"
-                self.moves["the same octets"] += 1
-
     def truncate(self, side: Side, end: int) -> None:
         assert not (side.number in self.members and end < self.watermark), (
             "a member is cut below the watermark"
@@ -486,161 +348,6 @@ class Toy:
             side.follower.install(side.log.end, state)
             self.moves["snapshot"] += 1
 
-    # -- faults -----------------------------------------------------------------------------------------
-
-    def crash(self, side: Side, after: int) -> None:
-        """The power of one node fails, at once or in the middle of what it does next."""
-        side.disk.steps_left = after
-        try:
-            if side is self.leader:
-                self.publish()
-                self.round()
-            else:
-                self.follow()
-        except PowerLoss:
-            pass
-        for _ in range(3):
-            side.disk.power_loss(self.random)
-            side.disk.steps_left = self.random.randrange(40) if self.random.random() < 0.3 else -1
-            try:
-                side.start()
-            except PowerLoss:
-                self.moves["crash at start"] += 1
-                continue
-            side.disk.steps_left = -1
-            break
-        else:
-            side.disk.power_loss(self.random)
-            side.start()
-        if side is self.leader:
-            self.leader_is_back()
-
-    def restart(self, side: Side) -> None:
-        """A stop, and a start."""
-        if side.is_busy:
-            return
-        side.node.catalog.stop()
-        side.start()
-        if side is self.leader:
-            self.leader_is_back()
-
-    def leader_is_back(self) -> None:
-        """It leads on in a new epoch, or the other one does."""
-        if self.other.number in self.members and not self.other.is_busy and self.random.random() < 0.6:
-            self.elect()
-        else:
-            self.moves["leads again"] += 1
-            self.lead(self.leader.number)
-            self.check_leader()
-
     def shrink(self) -> None:
         self.members = {self.leader.number}
         self.advance()
-
-    # -- the check --------------------------------------------------------------------------------------
-
-    def compare(self) -> None:
-        """Let the follower catch up, and compare."""
-        side, lead = self.other, self.leader.log
-        for _ in range(400):
-            self.round()
-            self.follow()
-            if side.is_busy or not side.is_joined or not side.follower.is_whole:
-                if side.number not in self.members:
-                    self.shrink()
-                continue
-            if side.log.end == lead.batches.closed.end == lead.end:
-                break
-            if lead.end > lead.batches.closed.end:
-                lead.batches.note(0)  # places of transient messages
-                lead.end = lead.batches.end
-                lead.mark_dirty()
-        else:
-            raise AssertionError("the follower does not catch up")
-        self.round()
-        self.follow()
-        for each in self.sides:
-            assert not each.waiting, "a publish has no answer"
-        log = side.log
-        assert unsettled(log) == unsettled(lead)
-        assert log.batches.state.live == lead.batches.state.live
-        mine, _ = log.read(0, log.end, 1 << 30, 1 << 40)
-        theirs, _ = lead.read(0, lead.end, 1 << 30, 1 << 40)
-        for each, wanted in zip(mine, theirs, strict=True):
-            assert (each.offset, each.body(), each.delivery_count) == (
-                wanted.offset,
-                wanted.body(),
-                wanted.delivery_count,
-            )
-        self.compare_octets()
-        borders = [first for _, first in lead.batches.epochs.starts]
-        assert [epoch_at(log.batches.epochs.starts, at) for at in borders] == [
-            epoch_at(lead.batches.epochs.starts, at) for at in borders
-        ]
-        for letter, _ in zip(mine, range(5), strict=False):
-            if letter.extras is not None:
-                assert log.taken.has_letter(letter.extras) == lead.taken.has_letter(letter.extras)
-        for channel in range(3):
-            assert log.taken.last_sequence(7, channel) == lead.taken.last_sequence(7, channel)
-        self.check_sequences()
-        self.check_leader()
-        self.moves["compared"] += 1
-
-    def check_sequences(self) -> None:
-        """A publish that is in the log is known, so it would not be taken again."""
-        log = self.leader.log
-        for each in log.read(0, log.end, 1 << 30, 1 << 40)[0]:
-            if each.extras is not None:
-                assert each.extras.sequence <= log.taken.last_sequence(7, each.extras.channel)
-
-
-def same_everywhere(data: bytes) -> bytes:
-    """A batch without the octets that are the node's own."""
-    return data[:64] + data[72:]
-
-
-MOVES = {
-    "publish": 30,
-    "settle": 24,
-    "round": 24,
-    "follow": 30,
-    "timers": 8,
-    "purge": 1,
-    "elect": 2,
-    "elect_uncleanly": 3,
-    "crash": 5,
-    "restart": 1,
-    "shrink": 2,
-    "compare": 1,
-}
-
-
-def walk(seed: int, moves: int = 120) -> Counter[str]:
-    """Random moves from a seed, and a comparison."""
-    toy = Toy(seed)
-    random = toy.random
-    for _ in range(moves):
-        move = random.choices(list(MOVES), list(MOVES.values()))[0]
-        toy.moves[move] += 1
-        match move:
-            case "timers":
-                side = random.choice(toy.sides)
-                side.node.run_timers()
-                assert side.log.failed is None or side.is_busy
-            case "crash":
-                toy.crash(random.choice(toy.sides), random.randrange(30))
-            case "restart":
-                toy.restart(random.choice(toy.sides))
-            case _:
-                getattr(toy, move)()
-    toy.compare()
-    return toy.moves
-
-
-def main(first: int, last: int) -> int:
-    """Walk the seeds ``[first, last)``."""
-    return walk_seeds(first, last, walk)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:3])))
