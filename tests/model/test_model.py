@@ -19,16 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.model.node import (
-    closing,
-    consuming,
-    declaring,
-    ends,
-    publishing,
-    settling,
-    storing,
-    waiting,
-)
+from tests.model.node import closing, consuming, declaring, ends, publishing, settling, storing, waiting
 from tests.model.node.ends import CRASH_POINTS
 from tests.model.node.setting import MEMORY_BYTES, QUEUES
 from tests.model.node.walk import close, walk

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.flags import SPILLED
-from tests.model.node import (
-    hearing,
-)
+from tests.model.node import hearing
 from tests.model.node.setting import MEMORY_BYTES, Setting
 from tests.model.node.shadow import ShadowQueue
 from tests.vhosts.queues.local import order

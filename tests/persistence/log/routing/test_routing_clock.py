@@ -8,12 +8,7 @@ from persistence.clock import JUMP_US
 from persistence.log.offline.routing import verify_routing
 from persistence.log.routing.partition import TURN_S
 from persistence.log.routing.recorder import DAY_US
-from tests.persistence.log.routing_support import (
-    START_US,
-    RoutingNode,
-    read_all,
-    segment_bases,
-)
+from tests.persistence.log.routing_support import START_US, RoutingNode, read_all, segment_bases
 
 
 def times_of(node: RoutingNode) -> list[int]:

@@ -10,11 +10,7 @@ import pytest
 from amqp_router.channel.publishing import Inflow
 from persistence.log.routing.logs import RoutingOptions
 from persistence.log.routing.recorder import DAY_US
-from tests.persistence.log.routing_support import (
-    RoutingNode,
-    content,
-    read_all,
-)
+from tests.persistence.log.routing_support import RoutingNode, content, read_all
 from tests.persistence.log.sync.test_marks import decode
 
 

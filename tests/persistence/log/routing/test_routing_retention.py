@@ -8,13 +8,7 @@ from persistence.log.routing.layout import partition_of
 from persistence.log.routing.logs import RoutingOptions
 from persistence.log.routing.recorder import DAY_US
 from persistence.log.routing.retention import begun
-from tests.persistence.log.routing_support import (
-    START_US,
-    RoutingNode,
-    content,
-    read_all,
-    segment_bases,
-)
+from tests.persistence.log.routing_support import START_US, RoutingNode, content, read_all, segment_bases
 from tests.persistence.log.sync.test_marks import decode
 
 

@@ -11,11 +11,7 @@ from persistence.log.format.identity import salt_at
 from persistence.log.routing.layout import pack_name, routing_id
 from persistence.log.routing.logs import RoutingOptions
 from persistence.log.routing.recorder import DAY_US
-from tests.persistence.log.routing_support import (
-    RoutingNode,
-    content,
-    read_all,
-)
+from tests.persistence.log.routing_support import RoutingNode, content, read_all
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.sync.test_marks import decode
 
