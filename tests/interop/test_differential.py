@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.interop.differential.arguments import cases
-from tests.interop.differential.comparing import differ_by_letters, drop_last_deliveries
+from tests.interop.differential.comparing import (
+    by_consumer,
+    differ_by_consumers,
+    differ_by_letters,
+    drop_deliveries_of_failed_commits,
+    drop_last_deliveries,
+)
 from tests.interop.differential.state import Channel, State, Step
 from tests.interop.wire import encode_value
 from vhosts.arguments import QUEUE_ARGUMENTS
@@ -57,6 +63,40 @@ def test_last_deliveries_of_a_closed_connection_are_compared_if_the_failed_chann
     drop_last_deliveries(shown, state.returns_late(Step(0, 2, "basic.qos", {"size": 1})))
     assert shown.pop(KEY, []) == ([again] if is_compared else [])
     assert shown == {(0, 0): ["connection.close {'code': 540}"], (1, 1): [again]}
+
+
+def delivery(tag: str, number: int, body: str, *, redelivered: bool = True) -> str:
+    fields = f"'tag': '{tag}', 'delivery_tag': {number}, 'redelivered': {redelivered}"
+    return f"basic.deliver {{{fields}, 'exchange': '', 'routing_key': 'g1'}} {{}} b'{body}'"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_theirs"),
+    [
+        ([("t1", 5, "b"), ("t1", 6, "d"), ("t3", 7, "a"), ("t3", 8, "c")], True),
+        ([("t1", 5, "d"), ("t1", 6, "b"), ("t3", 7, "a"), ("t3", 8, "c")], False),
+        ([("t3", 5, "a"), ("t3", 6, "c"), ("t1", 7, "b"), ("t1", 8, "d")], False),
+        ([("t1", 5, "b"), ("t1", 6, "d"), ("t3", 7, "a")], False),
+        ([("t1", 5, "a"), ("t1", 6, "c"), ("t3", 7, "b"), ("t3", 8, "d")], False),
+    ],
+)
+def test_consumers_of_a_quorum_queue_get_their_messages_one_after_the_other(
+    theirs: list[tuple[str, int, str]], is_theirs: bool
+) -> None:
+    given = [("t3", 5, "a"), ("t1", 6, "b"), ("t3", 7, "c"), ("t1", 8, "d")]
+    ours = {KEY: [*(delivery(*each) for each in given), "channel.close-ok"]}
+    other = {KEY: [*(delivery(*each) for each in theirs), "channel.close-ok"]}
+    assert differ_by_consumers(ours, other, {KEY}) is is_theirs
+    assert not differ_by_consumers(ours, other, ())
+    assert by_consumer(ours[KEY])[-1] == "channel.close-ok"
+
+
+def test_what_a_failed_commit_returns_is_not_compared_on_its_channel() -> None:
+    close = "channel.close {'code': 406, 'text': 'PRECONDITION_FAILED - partial tx completion'}"
+    again, new = delivery("t1", 1, "a"), delivery("t1", 2, "b", redelivered=False)
+    shown = {KEY: [again, new, close], (1, 1): [again], (1, 2): [again, "channel.close-ok"]}
+    drop_deliveries_of_failed_commits(shown)
+    assert shown == {KEY: [new, close], (1, 1): [again], (1, 2): [again, "channel.close-ok"]}
 
 
 def test_the_table_of_wrong_arguments_has_each_argument_with_each_type() -> None:

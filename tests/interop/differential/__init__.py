@@ -12,13 +12,30 @@ fields, deliveries with tags, flags, properties and bodies, and what is confirme
 Dead letters of two queues that end in a third may come in either order: in RabbitMQ each queue is a process,
 and each sends its letters itself. ``python -m tests.interop.differential.letters`` shows both orders on
 RabbitMQ alone. If nothing else differs, and the letters of each queue are in order, the walk goes on with
-fresh queues.
+fresh queues. So it does if several consumers of one channel get what returns to a quorum queue in another
+order: RabbitMQ gives each consumer all of its messages, in the order of the tags, and this broker keeps the
+queue's order.
 
 ``arguments`` compares wrong arguments, each with values of every type.
 
-Any other difference is looked at again: the same seed runs on two RabbitMQs, ``RACE_RUNS`` times. If they
-differ from each other at the same step, RabbitMQ's answer is a race of its processes there. Such a seed is
-counted apart. Any other one is ours.
+What the line of a seed says:
+
+    alike       Both answered the same at each step.
+    race        They did not, but RabbitMQ does not answer the same each time either: the same steps were
+                taken again on RabbitMQ beside itself. All frames of ours came from RabbitMQ, too.
+    documented  A difference that docs/compatibility.md lists, under the title that follows. The same walk
+                was taken again without it, and was alike each time.
+    different   Nobody has explained it. The last steps are printed, and what each broker answered.
+
+For instance
+
+    seed 7: 95 steps, race: RabbitMQ answered otherwise in 3 of 10 repetitions, in 2 as here
+
+means that step 95 was answered differently. RabbitMQ took the walk ten times more: in three it did not answer
+as at first, and two of these answers were that of our broker. "In 2 orders of what came here in another one"
+means that none was, but that RabbitMQ's were the same messages, and not always in the same order. The exit
+code is 1 if a seed is different, or if our broker has logged a traceback, and else 0. `explaining` says how
+this is found out.
 
 Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
 
@@ -28,6 +45,7 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   RabbitMQ ends last may still get what the other had. After a wrong frame that is a race, too;
 - what another channel sees before connection.close of what the failed channel had by basic.get or of a quorum
   queue, see `comparing.drop_last_deliveries`;
+- what a channel gets redelivered around its channel.close when its tx.commit fails;
 - several bindings of a hash exchange: the hash is another one;
 - if-unused and if-empty for a quorum queue, which RabbitMQ refuses, and its ``reject-publish``, which lets
   some messages more in;

@@ -15,44 +15,19 @@ from typing import Any
 from tests.brokers import RabbitProcess, RouterProcess
 from tests.interop.differential import __doc__ as DESCRIPTION
 from tests.interop.differential import counting
-from tests.interop.differential.comparing import Walk, compare
+from tests.interop.differential.comparing import CONSUMERS, LETTERS, Walk, compare
+from tests.interop.differential.explaining import DIFFERENT, WORDS, Explaining, Verdict
 from tests.interop.differential.sides import Place
 from tests.interop.differential.vocabulary import PLUGINS
 
-#: How often two RabbitMQs repeat a seed that differed.
-RACE_RUNS = 3
+#: How often a walk that differed is repeated.
+REPEATS = 5
 #: RabbitMQ's schedulers sleep when they have nothing to do, so that several walks get more of the processor.
 SLEEPY = {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none"}
-ALIKE, RACE, DIFFERENT = "alike", "race", "different"
 
 
 def place(broker: RouterProcess | RabbitProcess) -> Place:
     return Place(broker.name, broker.port, broker.admin_port)
-
-
-class Races:
-    """A second RabbitMQ, started when it is first needed, beside which the first one repeats a seed."""
-
-    def __init__(self, directory: Path, rabbit: RabbitProcess) -> None:
-        self._first = rabbit
-        self._second = RabbitProcess(directory, plugins=PLUGINS, extra=SLEEPY)
-        self._is_started = False
-
-    def has(self, walk: Walk, steps: int, runs: int) -> bool:
-        """Whether RabbitMQ differs from itself where ``walk`` says that we differ from it."""
-        if runs and not self._is_started:
-            self._second.start()
-            self._is_started = True
-        pair = [place(self._second), place(self._first)]
-        for _ in range(runs):
-            again = compare(pair, walk.seed, steps, restarts=walk.restarts)
-            if again.differs_at == walk.differs_at:
-                return True
-        return False
-
-    def stop(self) -> None:
-        if self._is_started:
-            self._second.stop()
 
 
 def take(places: list[Place], seeds: list[int], arguments: argparse.Namespace) -> Iterator[Walk]:
@@ -70,21 +45,29 @@ def read_done(path: Path | None) -> dict[int, dict[str, Any]]:
     return {noted["seed"]: noted for noted in map(json.loads, path.read_text().splitlines())}
 
 
-def note(path: Path | None, walk: Walk, verdict: str) -> None:
+def note(path: Path | None, walk: Walk, verdict: Verdict) -> None:
     if path is not None:
+        noted = {name: value for name, value in walk._asdict().items() if name != "trail"}
         with path.open("a") as file:
-            file.write(json.dumps({**walk._asdict(), "verdict": verdict}) + "\n")
+            file.write(json.dumps({**noted, "verdict": verdict.word, "reason": verdict.reason}) + "\n")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="differential", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog="differential",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1, help="first seed")
     parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these and no others")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--walkers", type=int, default=4, help="how many seeds walk at a time")
     parser.add_argument(
-        "--repeats", type=int, default=RACE_RUNS, help="how often two RabbitMQs take a seed that differed"
+        "--repeats",
+        type=int,
+        default=REPEATS,
+        help="how often a walk that differed is taken again to say why; 0: not at all",
     )
     parser.add_argument("--history", type=int, default=15, help="steps that are shown before a difference")
     parser.add_argument(
@@ -103,33 +86,36 @@ def main() -> int:
         for seed in arguments.only or range(arguments.first, arguments.first + arguments.seeds)
         if seed not in read_done(arguments.done)
     ]
-    restarts = 0
+    orders: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="differential-") as directory:
         router = RouterProcess(Path(directory, "router"))
         rabbit = RabbitProcess(Path(directory, "rabbitmq"), plugins=PLUGINS, extra=SLEEPY)
         for broker in (router, rabbit):
             broker.start()
-        races = Races(Path(directory, "second"), rabbit)
+        both = [place(router), place(rabbit)]
+        given = {"steps": arguments.steps, "repeats": arguments.repeats}
+        explaining = Explaining(Path(directory), *both, **given)
         try:
-            for walk in take([place(router), place(rabbit)], seeds, arguments):
-                restarts += len(walk.restarts)
-                verdict = ALIKE
-                if walk.lines:
-                    verdict = RACE if races.has(walk, arguments.steps, arguments.repeats) else DIFFERENT
+            for walk in take(both, seeds, arguments):
+                orders.update(walk.restarts.values())
+                verdict = explaining.of(walk)
+                if verdict.word == DIFFERENT:
                     print("\n".join(walk.lines))
-                letters = f", another order at {walk.restarts}" if walk.restarts else ""
-                print(f"seed {walk.seed}: {walk.steps} steps, {verdict}{letters}", flush=True)
+                places = ", ".join(f"{number} ({what})" for number, what in walk.restarts.items())
+                order = f"; another order at {places}" if places else ""
+                print(f"seed {walk.seed}: {walk.steps} steps, {verdict.told()}{order}", flush=True)
                 note(arguments.done, walk, verdict)
-                verdicts.append(verdict)
+                verdicts.append(verdict.word)
                 used.update(walk.uses)
         finally:
-            races.stop()
+            explaining.stop()
             for broker in (router, rabbit):
                 broker.stop()
-        log = router.log()
+        log = router.log() + explaining.logs()
     print("\n".join(counting.lines(used)))
-    counted = ", ".join(f"{verdicts.count(each)} {each}" for each in (ALIKE, RACE, DIFFERENT))
-    print(f"{len(verdicts)} seeds: {counted}; {restarts} times letters of several queues in another order")
+    counted = ", ".join(f"{verdicts.count(each)} {each}" for each in WORDS)
+    order = ", ".join(f"{orders[what]} times {what}" for what in (LETTERS, CONSUMERS))
+    print(f"{len(verdicts)} seeds: {counted}; in another order: {order}")
     if "Traceback" in log:
         print("Our broker's log has a traceback:\n" + log[log.index("Traceback") :][:4000])
         return 1

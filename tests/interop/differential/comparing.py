@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
 from tests.interop.differential.counting import uses
 from tests.interop.differential.operations import Operations
@@ -20,62 +21,137 @@ PATIENCE_S = 1.5
 #: A delivery of a message that had been delivered before; and its consumer's tag.
 LAST_DELIVERY = re.compile(r"basic\.deliver \{'tag': '(.*?)',.*?'redelivered': True")
 
+#: A delivery: the consumer's tag, the delivery's, and what comes behind them.
+DELIVERY = re.compile(r"basic\.deliver \{'tag': '(.*?)', 'delivery_tag': (\d+), (.*)", re.DOTALL)
+#: What may come in another order in RabbitMQ.
+LETTERS = "letters of several queues"
+CONSUMERS = "consumers of a quorum queue"
+
 #: The messages that each queue gave in a step and those that are left in it, in order.
 Contents = dict[str, list[str]]
 Shown = dict[Channel, list[str]]
 
 
+class Trail(NamedTuple):
+    """The way to a difference, so that it can be taken again."""
+
+    #: The step at which the walk last began with fresh queues.
+    start: int
+    #: All steps since then. At the last one the brokers differ.
+    steps: list[Step]
+    #: What each of the two showed there.
+    shown: list[Shown]
+
+
 class Walk(NamedTuple):
-    """What became of one seed: its difference, and at which steps letters came in another order."""
+    """What became of one seed: its difference, and at which steps what came in another order."""
 
     seed: int
     steps: int
     lines: list[str]
-    restarts: list[int]
+    restarts: dict[int, str]
     #: What its steps used, see `counting.uses`.
     uses: dict[str, int]
+    #: None if the brokers answered alike.
+    trail: Trail | None = None
 
-    @property
-    def differs_at(self) -> str:
-        """The seed and step of the difference."""
-        return self.lines[0] if self.lines else ""
+
+class Draws(Protocol):
+    """What says the next step of a walk: `Operations`, or a test's list."""
+
+    def next(self) -> Step:
+        """The next step."""
+
+
+#: What draws the steps, made from the seed and the state.
+Draw = Callable[[int | str, State], Draws]
 
 
 def compare(
-    places: Sequence[Place], seed: int, steps: int, shown_steps: int = 15, restarts: Sequence[int] = ()
+    places: Sequence[Place],
+    seed: int,
+    steps: int,
+    shown_steps: int = 15,
+    draw: Draw = Operations,
 ) -> Walk:
-    """Run one seed to its first difference. At ``restarts`` it goes on with fresh queues in any case."""
-    walk = _Walk(places, seed, shown_steps)
-    done: list[int] = []
+    """Run one seed to its first difference."""
+    walk = _Walk(places, seed, draw, shown_steps)
     try:
-        while walk.number < steps:
-            lines = walk.step()
-            if walk.number in restarts or (lines and walk.differs_by_order()):
-                done.append(walk.number)
-                walk.start_anew()
-            elif lines:
-                return Walk(seed, walk.number, lines, done, walk.uses)
+        return walk.go_on(steps)
     finally:
         walk.end()
-    return Walk(seed, steps, [], done, walk.uses)
+
+
+def compare_again(
+    places: Sequence[Place], seed: int, steps: int, trail: Trail, draw: Draw = Operations
+) -> Walk | None:
+    """Run the seed once more, from where ``trail`` starts; None if it comes to another place than before."""
+    walk = _Walk(places, seed, draw, start=trail.start)
+    try:
+        return walk.go_on(steps) if walk.follow(trail) else None
+    finally:
+        walk.end()
+
+
+def answers_again(
+    places: Sequence[Place], seed: int, trail: Trail, draw: Draw = Operations
+) -> list[Shown] | None:
+    """What each side shows at the last step of ``trail``; None if the walk comes to another place."""
+    walk = _Walk(places, seed, draw, start=trail.start)
+    try:
+        if not walk.follow(trail):
+            return None
+        walk.step()
+        return walk.shown
+    finally:
+        walk.end()
 
 
 class _Walk:
-    def __init__(self, places: Sequence[Place], seed: int, shown_steps: int) -> None:
+    def __init__(
+        self, places: Sequence[Place], seed: int, draw: Draw, shown_steps: int = 15, start: int = 0
+    ) -> None:
         self.seed = seed
-        self.number = 0
+        self.number = start
         self.uses: Counter[str] = Counter()
+        #: What each side showed in the last step.
+        self.shown: list[Shown] = []
         self._places = places
         self._shown_steps = shown_steps
+        self._draw = draw
         self._begin()
 
     def _begin(self) -> None:
+        self._start = self.number
         self._state = State()
-        self._operations = Operations(f"{self.seed}/{self.number}" if self.number else self.seed, self._state)
+        self._operations = self._draw(f"{self.seed}/{self.number}" if self.number else self.seed, self._state)
         self._history: list[Step] = []
-        self._sides = [Side(place, f"walk-{self.seed}") for place in self._places]
+        is_one = self._places[0] == self._places[1]
+        vhosts = (f"walk-{self.seed}", f"walk-{self.seed}{'-beside' if is_one else ''}")
+        self._sides = [Side(place, vhost) for place, vhost in zip(self._places, vhosts, strict=True)]
         for side in self._sides:
             side.begin()
+
+    def go_on(self, steps: int) -> Walk:
+        """Walk to the first difference."""
+        restarts: dict[int, str] = {}
+        while self.number < steps:
+            lines = self.step()
+            if lines and (order := self.order_that_differs()):
+                restarts[self.number] = order
+                self.start_anew()
+            elif lines:
+                trail = Trail(self._start, self._history, self.shown)
+                return Walk(self.seed, self.number, lines, restarts, self.uses, trail)
+        return Walk(self.seed, steps, [], restarts, self.uses)
+
+    def follow(self, trail: Trail) -> bool:
+        """Take all steps of ``trail`` but the last; whether the next one is that.
+
+        It is not if the sides differ on the way, also by an order, or if another answer than at first led to
+        another step.
+        """
+        return all(not self.step() and self._history[-1] == step for step in trail.steps[:-1])
 
     def start_anew(self) -> None:
         """Go on with fresh queues, as a walk with random numbers of its own."""
@@ -93,44 +169,46 @@ class _Walk:
         self._history.append(step)
         self.uses.update(uses(step, self._state))
         is_late = self._state.returns_late(step)
+        self._of_quorum = self._state.channels_of_quorum_queues()
         for side in self._sides:
             side.do(step)
         wait_for(step, self._sides)
-        self._shown: list[Shown] = [{} for _ in self._sides]
+        self.shown = [{} for _ in self._sides]
         self._received: list[list[tuple[Channel, Received]]] = [[] for _ in self._sides]
         end = time.monotonic() + PATIENCE_S
         while True:
             for number, new in enumerate(answers(self._sides)):
                 self._received[number] += new
-                seen = self._shown[number]
+                seen = self.shown[number]
                 for key, lines in self._sides[number].shown(new).items():
                     seen[key] = in_comparable_order(seen.get(key, []) + lines)
                 if number == len(self._sides) - 1:
                     self._state.learn(step, new)
-            for shown in self._shown:
+            for shown in self.shown:
                 drop_last_deliveries(shown, is_late)
-            is_same = self._shown[0] == self._shown[1]
-            if time.monotonic() > end or (is_same and (self._shown[0] or not step.is_answered)):
+                drop_deliveries_of_failed_commits(shown)
+            is_same = self.shown[0] == self.shown[1]
+            if time.monotonic() > end or (is_same and (self.shown[0] or not step.is_answered)):
                 break
         if is_same:
             return []
         told = [f"  {each}" for each in self._history[-self._shown_steps :]]
-        return [f"seed {self.seed}, step {self.number}:", *told, *_difference(self._places, self._shown)]
+        return [f"seed {self.seed}, step {self.number}:", *told, *_difference(self._places, self.shown)]
 
-    def differs_by_order(self) -> bool:
-        """Whether nothing differs but the order of dead letters of several queues. Takes all messages of all
-        queues.
-        """
-        if differ_by_letters(*self._shown):
-            return True
-        if any(_without_messages(self._shown[0]) != _without_messages(shown) for shown in self._shown):
-            return False
+    def order_that_differs(self) -> str:
+        """What came in another order, if nothing else differs, else nothing. Empties all queues."""
+        if differ_by_letters(*self.shown):
+            return LETTERS
+        if differ_by_consumers(*self.shown, self._of_quorum):
+            return CONSUMERS
+        if any(_without_messages(self.shown[0]) != _without_messages(shown) for shown in self.shown):
+            return ""
         step = self._history[-1]
         ours, theirs = (
             contents_after(step, self._state.queue_of, received, side.contents())
             for side, received in zip(self._sides, self._received, strict=True)
         )
-        return same_but_letters(ours, theirs)
+        return LETTERS if same_but_letters(ours, theirs) else ""
 
 
 def drop_last_deliveries(shown: Shown, is_late: Callable[[Channel, str], bool]) -> None:
@@ -149,6 +227,17 @@ def drop_last_deliveries(shown: Shown, is_late: Callable[[Channel, str], bool]) 
             ]
             if not shown[key]:
                 del shown[key]
+
+
+def drop_deliveries_of_failed_commits(shown: Shown) -> None:
+    """Leave out what a channel got redelivered while it was closed because its transaction had failed.
+
+    What the transaction returned goes to the channel's own consumers once more in RabbitMQ, before
+    channel.close or behind it, and returns with all else that the channel has.
+    """
+    for key, lines in list(shown.items()):
+        if any("partial tx completion" in line for line in lines):
+            shown[key] = [line for line in lines if not LAST_DELIVERY.match(line)]
 
 
 def contents_after(
@@ -190,6 +279,27 @@ def differ_by_letters(ours: Shown, theirs: Shown) -> bool:
     return ours.keys() == theirs.keys() and all(
         _by_source(ours[key]) == _by_source(theirs[key]) for key in ours
     )
+
+
+def differ_by_consumers(ours: Shown, theirs: Shown, of_quorum: Collection[Channel]) -> bool:
+    """Whether nothing differs but that RabbitMQ gives consumers of a quorum queue on one of these channels
+    their messages one consumer after the other.
+    """
+    keys = [key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)]
+    return all(key in of_quorum and by_consumer(ours.get(key, [])) == theirs.get(key) for key in keys)
+
+
+def by_consumer(lines: list[str]) -> list[str]:
+    """The deliveries in the order of the consumers' tags, as RabbitMQ numbers them; and other lines."""
+    found = [(line, DELIVERY.fullmatch(line)) for line in lines]
+    deliveries = [(match[1], match[2], match[3]) for _, match in found if match]
+    rest = [line for line, match in found if not match]
+    numbers = [number for _, number, _ in deliveries]
+    ordered = zip(sorted(deliveries, key=itemgetter(0)), numbers, strict=True)
+    return [
+        f"basic.deliver {{'tag': '{tag}', 'delivery_tag': {number}, {text}"
+        for (tag, _, text), number in ordered
+    ] + rest
 
 
 def same_but_letters(ours: Contents, theirs: Contents) -> bool:

@@ -196,7 +196,7 @@ class Side:
         return result
 
     def shown(self, answers: Iterable[tuple[Channel, Received]]) -> dict[Channel, list[str]]:
-        """By channel and comparable: confirms as the tags that they settle, generated names levelled."""
+        """By channel and comparable: confirms as the tags that they settle, names of their own levelled."""
         result: dict[Channel, list[str]] = {}
         for key, received in answers:
             lines = result.setdefault(key, [])
@@ -213,7 +213,7 @@ class Side:
                 lines += [f"{word} {number}" for number in new]
             else:
                 text = f"{received.name} {received.fields} {_timeless(received.properties)} {received.body!r}"
-                text = re.sub(r"amq\.gen-[\w-]{22}", "amq.gen-", text)
+                text = re.sub(r"amq\.gen-[\w-]{22}", "amq.gen-", text).replace(self.vhost, "(vhost)")
                 lines.append(ADDRESS.sub("(address)", text))
         return {key: in_comparable_order(lines) for key, lines in result.items()}
 

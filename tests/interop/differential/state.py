@@ -131,6 +131,10 @@ class State:
         late = {each for each, queue in self.consumers.items() if queue not in at_once}
         return lambda channel, tag: (channel, tag) in late
 
+    def channels_of_quorum_queues(self) -> set[Channel]:
+        """The channels whose consumers are those of a quorum queue."""
+        return {key for (key, _), queue in self.consumers.items() if queue in QUORUM_QUEUES}
+
     def begin_consumer(self, key: Channel, tag: str, step: Step) -> None:
         self.consumers[key, tag] = step.fields.get("queue", "")
         if step.fields.get("no_ack"):
