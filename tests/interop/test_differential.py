@@ -9,7 +9,7 @@ from tests.interop.differential.comparing import (
     by_consumer,
     differ_by_consumers,
     differ_by_letters,
-    drop_deliveries_of_failed_commits,
+    differ_by_returns,
     drop_last_deliveries,
 )
 from tests.interop.differential.state import Channel, State, Step
@@ -91,12 +91,26 @@ def test_consumers_of_a_quorum_queue_get_their_messages_one_after_the_other(
     assert by_consumer(ours[KEY])[-1] == "channel.close-ok"
 
 
-def test_what_a_failed_commit_returns_is_not_compared_on_its_channel() -> None:
+@pytest.mark.parametrize(
+    ("own", "others", "is_theirs"),
+    [
+        ([("t1", 1, "a")], [("t2", 1, "b"), ("t2", 2, "a")], True),
+        ([], [("t2", 1, "b"), ("t2", 2, "a")], True),
+        ([("t1", 1, "a")], [("t2", 1, "b")], False),
+        ([("t1", 1, "a")], [("t2", 1, "b"), ("t2", 2, "c")], False),
+    ],
+)
+def test_what_a_failed_commit_returns_may_go_to_its_channel_first(
+    own: list[tuple[str, int, str]], others: list[tuple[str, int, str]], is_theirs: bool
+) -> None:
     close = "channel.close {'code': 406, 'text': 'PRECONDITION_FAILED - partial tx completion'}"
-    again, new = delivery("t1", 1, "a"), delivery("t1", 2, "b", redelivered=False)
-    shown = {KEY: [again, new, close], (1, 1): [again], (1, 2): [again, "channel.close-ok"]}
-    drop_deliveries_of_failed_commits(shown)
-    assert shown == {KEY: [new, close], (1, 1): [again], (1, 2): [again, "channel.close-ok"]}
+    ours = {KEY: [close], (1, 1): [delivery("t2", 1, "a"), delivery("t2", 2, "b")]}
+    theirs = {KEY: [*(delivery(*each) for each in own), close], (1, 1): [delivery(*each) for each in others]}
+    assert differ_by_returns(ours, theirs, KEY) is is_theirs
+    assert not differ_by_returns(ours, theirs, (1, 1))
+    new = [delivery("t1", 1, "a", redelivered=False), close]
+    assert not differ_by_returns(ours, {**theirs, KEY: new}, KEY)
+    assert not differ_by_returns({**ours, KEY: ["tx.commit-ok"]}, {**theirs, KEY: ["tx.commit-ok"]}, KEY)
 
 
 def test_the_table_of_wrong_arguments_has_each_argument_with_each_type() -> None:

@@ -168,7 +168,7 @@ def test_answers_that_change_are_a_race(verdict: Verdicts) -> None:
 
 
 def test_a_race_does_not_explain_an_answer_that_it_never_gives(verdict: Verdicts) -> None:
-    told = "RabbitMQ answered otherwise in 6 of 12 repetitions, but never with what came here"
+    told = "RabbitMQ answered otherwise in 4 of 8 repetitions, but never with what came here"
     different = verdict(FANOUT, planted=LAST_ONLY, theirs=FIRST_ONLY_NOW_AND_THEN)
     assert different == Verdict(DIFFERENT, told)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.interop.conftest import RABBITMQ
 from tests.interop.wire import Received, Wire, encode_frame, encode_method, encode_publish
 
 QUORUM: dict[str, Any] = {"x-queue-type": "quorum"}
@@ -84,6 +85,31 @@ def test_nacks_of_a_transaction_return_together(wire: Wire, name: str, prefetch:
     at_once(wire, nack(4), nack(1), nack(3), nack(2), ("tx.commit", {}))
     assert wire.receive().name == "tx.commit-ok"
     assert again(wire, 4) == order
+
+
+@pytest.mark.parametrize("how", ["close", "nack"])
+@pytest.mark.parametrize(
+    ("arguments", "theirs"),
+    [({}, "b0 a1 b2 a3 b4"), ({**QUORUM, "x-delivery-limit": 9}, "a1 a3 b0 b2 b4")],
+    ids=["classic", "quorum"],
+)
+def test_several_consumers_of_another_channel_get_what_returns(
+    wire: Wire, name: str, how: str, arguments: dict[str, Any], theirs: str
+) -> None:
+    """In the queue's order, as AMQP 0-9-1, 4.7 has it. RabbitMQ's quorum queues serve one after the other."""
+    prepared(wire, name, "c", 0, 5, **arguments)
+    if how == "nack":
+        wire.ok(1, "basic.cancel", tag="c")
+    for tag in "ba":
+        wire.send(2, "basic.consume", queue=name, tag=tag)
+    wire.receive_named("basic.consume-ok", 2)
+    at_once(wire, nack(0, multiple=True) if how == "nack" else ("channel.close", {"code": 200}))
+    found: list[str] = []
+    while len(found) < 5:
+        got = wire.receive()
+        if got.name != "channel.close-ok":
+            found.append(f"{got.tag}{got.body.decode()}")
+    assert " ".join(found) == (theirs if RABBITMQ else "b0 a1 b2 a3 b4")
 
 
 def limited(wire: Wire, name: str, count: int, **more: Any) -> None:

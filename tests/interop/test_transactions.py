@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pika
@@ -9,6 +10,7 @@ import pika.exceptions
 import pytest
 
 from tests.brokers import Broker
+from tests.interop.conftest import RABBITMQ
 from tests.interop.wire import Wire
 
 
@@ -76,6 +78,39 @@ def test_wrong_modes(wire: Wire, methods: list[str], text: str, ids: tuple[int, 
     reply = wire.call(1, last)
     assert (reply.name, reply.code, reply.class_id, reply.method_id) == ("channel.close", 406, *ids)
     assert reply.text == f"PRECONDITION_FAILED - {text}"
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_what_a_failed_commit_returns(wire: Wire, name: str, kind: str) -> None:
+    """The consumers of its channel, which is closed, get it once more in RabbitMQ."""
+    wire.open_channel(2)
+    full = f"{name} full"
+    wire.ok(2, "queue.declare", queue=full, arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    wire.ok(2, "queue.declare", queue=name, durable=True, arguments={"x-queue-type": kind})
+    wire.publish(2, "", name, b"m")
+    wire.ok(1, "basic.consume", queue=name, tag="c")
+    wire.receive_named("basic.deliver", 1)
+    wire.ok(1, "tx.select")
+    wire.publish(1, "", full, b"refused")
+    wire.publish(1, "", "nowhere", b"returned", mandatory=True)
+    wire.send(1, "basic.nack", delivery_tag=1, requeue=True)
+    wire.send(1, "tx.commit")
+    seen = wire.until_quiet(expected=3 if RABBITMQ else 2)
+    assert [got.name for got in seen if got.name != "basic.deliver"] == ["basic.return", "channel.close"]
+    assert [got.text for got in seen if got.name == "channel.close"] == [
+        "PRECONDITION_FAILED - partial tx completion"
+    ]
+    assert [got.redelivered for got in seen if got.name == "basic.deliver"] == ([True] if RABBITMQ else [])
+    wire.send(1, "channel.close-ok")
+    wire.open_channel(3)
+    until = time.monotonic() + 30
+    while not wire.ready(name, channel=3):
+        assert time.monotonic() < until
+    got = wire.get(name, channel=3)
+    assert got is not None
+    assert got.redelivered
+    if kind == "quorum":
+        assert got.properties["headers"]["x-delivery-count"] == (2 if RABBITMQ else 1)
 
 
 def test_pika(broker: Broker, name: str) -> None:

@@ -14,7 +14,8 @@ and each sends its letters itself. ``python -m tests.interop.differential.letter
 RabbitMQ alone. If nothing else differs, and the letters of each queue are in order, the walk goes on with
 fresh queues. So it does if several consumers of one channel get what returns to a quorum queue in another
 order: RabbitMQ gives each consumer all of its messages, in the order of the tags, and this broker keeps the
-queue's order.
+queue's order. And if a transaction fails that returned messages: in RabbitMQ the channel's own consumers get
+them once more, though it is closed.
 
 ``arguments`` compares wrong arguments, each with values of every type.
 
@@ -45,7 +46,6 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   RabbitMQ ends last may still get what the other had. After a wrong frame that is a race, too;
 - what another channel sees before connection.close of what the failed channel had by basic.get or of a quorum
   queue, see `comparing.drop_last_deliveries`;
-- what a channel gets redelivered around its channel.close when its tx.commit fails;
 - several bindings of a hash exchange: the hash is another one;
 - if-unused and if-empty for a quorum queue, which RabbitMQ refuses, and its ``reject-publish``, which lets
   some messages more in;

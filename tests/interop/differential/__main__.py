@@ -15,7 +15,7 @@ from typing import Any
 from tests.brokers import RabbitProcess, RouterProcess
 from tests.interop.differential import __doc__ as DESCRIPTION
 from tests.interop.differential import counting
-from tests.interop.differential.comparing import CONSUMERS, LETTERS, Walk, compare
+from tests.interop.differential.comparing import COMMITS, CONSUMERS, LETTERS, Walk, compare
 from tests.interop.differential.explaining import DIFFERENT, WORDS, Explaining, Verdict
 from tests.interop.differential.sides import Place
 from tests.interop.differential.vocabulary import PLUGINS
@@ -114,7 +114,7 @@ def main() -> int:
         log = router.log() + explaining.logs()
     print("\n".join(counting.lines(used)))
     counted = ", ".join(f"{verdicts.count(each)} {each}" for each in WORDS)
-    order = ", ".join(f"{orders[what]} times {what}" for what in (LETTERS, CONSUMERS))
+    order = ", ".join(f"{orders[what]} times {what}" for what in (LETTERS, CONSUMERS, COMMITS))
     print(f"{len(verdicts)} seeds: {counted}; in another order: {order}")
     if "Traceback" in log:
         print("Our broker's log has a traceback:\n" + log[log.index("Traceback") :][:4000])

@@ -23,9 +23,13 @@ LAST_DELIVERY = re.compile(r"basic\.deliver \{'tag': '(.*?)',.*?'redelivered': T
 
 #: A delivery: the consumer's tag, the delivery's, and what comes behind them.
 DELIVERY = re.compile(r"basic\.deliver \{'tag': '(.*?)', 'delivery_tag': (\d+), (.*)", re.DOTALL)
+#: The text of a commit that failed, and what a quorum queue says of returns.
+FAILED = "partial tx completion"
+RETURNS = re.compile(r"'x-delivery-count': \d+")
 #: What may come in another order in RabbitMQ.
 LETTERS = "letters of several queues"
 CONSUMERS = "consumers of a quorum queue"
+COMMITS = "returns of a failed commit"
 
 #: The messages that each queue gave in a step and those that are left in it, in order.
 Contents = dict[str, list[str]]
@@ -186,7 +190,6 @@ class _Walk:
                     self._state.learn(step, new)
             for shown in self.shown:
                 drop_last_deliveries(shown, is_late)
-                drop_deliveries_of_failed_commits(shown)
             is_same = self.shown[0] == self.shown[1]
             if time.monotonic() > end or (is_same and (self.shown[0] or not step.is_answered)):
                 break
@@ -201,9 +204,11 @@ class _Walk:
             return LETTERS
         if differ_by_consumers(*self.shown, self._of_quorum):
             return CONSUMERS
+        step = self._history[-1]
+        if step.name == "tx.commit" and differ_by_returns(*self.shown, (step.connection, step.channel)):
+            return COMMITS
         if any(_without_messages(self.shown[0]) != _without_messages(shown) for shown in self.shown):
             return ""
-        step = self._history[-1]
         ours, theirs = (
             contents_after(step, self._state.queue_of, received, side.contents())
             for side, received in zip(self._sides, self._received, strict=True)
@@ -227,17 +232,6 @@ def drop_last_deliveries(shown: Shown, is_late: Callable[[Channel, str], bool]) 
             ]
             if not shown[key]:
                 del shown[key]
-
-
-def drop_deliveries_of_failed_commits(shown: Shown) -> None:
-    """Leave out what a channel got redelivered while it was closed because its transaction had failed.
-
-    What the transaction returned goes to the channel's own consumers once more in RabbitMQ, before
-    channel.close or behind it, and returns with all else that the channel has.
-    """
-    for key, lines in list(shown.items()):
-        if any("partial tx completion" in line for line in lines):
-            shown[key] = [line for line in lines if not LAST_DELIVERY.match(line)]
 
 
 def contents_after(
@@ -300,6 +294,31 @@ def by_consumer(lines: list[str]) -> list[str]:
         f"basic.deliver {{'tag': '{tag}', 'delivery_tag': {number}, {text}"
         for (tag, _, text), number in ordered
     ] + rest
+
+
+def differ_by_returns(ours: Shown, theirs: Shown, failed: Channel) -> bool:
+    """Whether nothing differs but who gets first what a transaction returned, the commit of which failed.
+
+    In RabbitMQ the consumers of the channel ``failed`` get it once more, although that channel is closed, and
+    return it then. So other channels get it later, and a quorum queue counts two returns.
+    """
+    if not all(any(FAILED in line for line in shown.get(failed, [])) for shown in (ours, theirs)):
+        return False
+    return all(
+        _unordered(ours.get(key, []), key == failed) == _unordered(theirs.get(key, []), key == failed)
+        for key in {*ours, *theirs}
+    )
+
+
+def _unordered(lines: list[str], is_failed: bool) -> list[str]:
+    """Lines in no order; of a channel that has failed without what was delivered again."""
+    kept = [line for line in lines if not (is_failed and LAST_DELIVERY.match(line))]
+    return sorted(RETURNS.sub("", without_tags(line)) for line in kept)
+
+
+def without_tags(line: str) -> str:
+    """A delivery without the consumer's tag and its own, which follow from the order of all."""
+    return DELIVERY.sub(r"basic.deliver {\3", line)
 
 
 def same_but_letters(ours: Contents, theirs: Contents) -> bool:

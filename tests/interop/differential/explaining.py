@@ -16,7 +16,6 @@ differs once more: a difference that does not come again says nothing about its 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +28,7 @@ from tests.interop.differential.comparing import (
     Walk,
     answers_again,
     compare_again,
+    without_tags,
 )
 from tests.interop.differential.operations import Operations
 from tests.interop.differential.sides import Place
@@ -38,7 +38,7 @@ ALIKE, RACE, DOCUMENTED, DIFFERENT = "alike", "race", "documented", "different"
 WORDS = (ALIKE, RACE, DOCUMENTED, DIFFERENT)
 
 #: Repetitions at most, for each that was asked for: some come to another place, and some outcomes are rare.
-PATIENCE = 3
+PATIENCE = 2
 
 
 class Verdict(NamedTuple):
@@ -72,9 +72,6 @@ DIFFERENCES = (
         "import vhosts.dead_letters; vhosts.dead_letters.TARGETS_MAX = -1; ",
     ),
 )
-
-#: Tags of a delivery. They follow from the order of all.
-TAGS = re.compile(r"^(basic\.deliver \{)'tag': '.*?', 'delivery_tag': \d+, ")
 
 
 def make_broker(directory: Path, setting: str) -> RouterProcess:
@@ -219,4 +216,4 @@ def orders(ours: Shown, answers: Sequence[Shown]) -> int:
 
 def _frames(shown: Shown) -> dict[Channel, list[str]]:
     """What came, in no order. So it is left open which delivery had which tag and went to which consumer."""
-    return {key: sorted(TAGS.sub(r"\1", line) for line in lines) for key, lines in shown.items()}
+    return {key: sorted(map(without_tags, lines)) for key, lines in shown.items()}
