@@ -64,7 +64,8 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
 - the order of ``x-death`` behind its first entry: RabbitMQ reverses it with each death.
 
 What a rare seed still shows: a letter for a full queue that refuses is sent again later here, also to a queue
-that was bound meanwhile. A message with a time to live before one without, in a queue with priorities,
+that was bound meanwhile. That is called documented. Two others are not told from unexplained ones yet, though
+docs/compatibility.md has them. A message with a time to live before one without, in a queue with priorities,
 expires here and stays in RabbitMQ. When a channel ends that had messages of several queues, they return here
 in the order of the queues' names, and then the letters go out that this causes. RabbitMQ's classic queues
 that it consumes from return theirs one after the other, by the numbers of their processes, each with its
