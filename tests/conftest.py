@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from amqp_router import compiled
+from tests.planting import Plot, plots
 
 # How long an example takes says something about the machine's other load, nothing about the code.
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +37,13 @@ BESIDE = {
     "source": "tests of compiled modules, from source",
     "compiled": "tests of compiled modules, compiled",
 }
+
+
+@pytest.fixture(scope="session", name="plots")
+def copies_of_the_tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Plot]]:
+    """Where planted bugs are looked for, one for each processor."""
+    with plots(tmp_path_factory.mktemp("plots"), len(os.sched_getaffinity(0))) as found:
+        yield found
 
 
 def pytest_report_header() -> str:

@@ -7,14 +7,18 @@ The lists of bugs stand beside what must find them: ``tests/model/planted.py``,
 from __future__ import annotations
 
 import compileall
+import contextlib
+import json
 import logging
 import os
 import py_compile
+import select
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -23,6 +27,7 @@ from typing import NamedTuple
 import pytest
 
 from amqp_router import compiled
+from tests import nursery
 from tests.trees import copy_tree
 
 #: The copies run from source whichever way these tests run: of the two ways of `make test` one is enough.
@@ -31,8 +36,8 @@ ONCE = pytest.mark.skipif(
     reason="runs from source anyway: once is enough",
 )
 
-#: As it was at the start: pytest changes the variable of the current test while threads look here.
-ENVIRONMENT = dict(os.environ)
+#: pytest gives up on a test after 600.
+TIMEOUT_S = 590
 
 
 class Planted(NamedTuple):
@@ -75,36 +80,76 @@ def compile_tree(tree: Path) -> None:
         assert compileall.compile_dir(tree / package, quiet=1, invalidation_mode=mode)
 
 
-def run(tree: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Python in the tree, from source."""
-    environment = {
-        **ENVIRONMENT,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # finding and importing them takes longer than most tests
-        "PYTHONPATH": str(tree),
-        compiled.UNCOMPILED_VARIABLE: "1",
-    }
-    return subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=tree,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=590,  # pytest gives up on a test after 600
-        check=False,
-    )
+class Plot:
+    """A copy of the sources, with bytecode, and a process in it that runs Python modules from source."""
+
+    def __init__(self, tree: Path) -> None:
+        self.tree = tree
+        self._environment = {
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # finding and importing them takes longer than most tests
+            "PYTHONPATH": str(tree),
+            compiled.UNCOMPILED_VARIABLE: "1",
+        }
+        self._nursery = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.nursery"],
+            cwd=self.tree,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # so that it ends with all that it runs
+        )
+
+    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """``python -m`` with the command, in the tree."""
+        asked, answers = self._nursery.stdin, self._nursery.stdout
+        assert asked is not None
+        assert answers is not None
+        asked.write(json.dumps(command).encode() + b"\n")
+        if not select.select([answers], [], [], TIMEOUT_S)[0]:
+            self.close()
+            self._nursery = self._start()
+            raise subprocess.TimeoutExpired(command, TIMEOUT_S)
+        code = int(answers.readline())
+        out, err = (path.read_text(errors="replace") for path in nursery.outputs(self.tree))
+        return subprocess.CompletedProcess(command, code, out, err)
+
+    def close(self) -> None:
+        """End the process and all that it runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._nursery.pid, signal.SIGKILL)
+        self._nursery.communicate()
 
 
-def check_is_found(tree: Path, planted: Planted, walk: Sequence[str]) -> None:
+@contextlib.contextmanager
+def plots(directory: Path, count: int) -> Iterator[list[Plot]]:
+    """So many of them, alike."""
+    first = copy_tree(directory / "0")
+    compile_tree(first)
+    trees = [first, *(Path(shutil.copytree(first, directory / str(n))) for n in range(1, count))]
+    found = [Plot(tree) for tree in trees]
+    try:
+        yield found
+    finally:
+        for plot in found:
+            plot.close()
+
+
+def check_is_found(plot: Plot, planted: Planted, walk: Sequence[str]) -> None:
     """With the bug in place its test, or the model's ``walk``, fails, and for no silly reason."""
-    path = tree / planted.file
+    path = plot.tree / planted.file
     source = path.read_text()
     assert source.count(planted.old) == 1, "the source has moved on: plant the bug anew"
     test = ["pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin"]
     test += ["--hypothesis-profile=first failure", planted.test]
     path.write_text(source.replace(planted.old, planted.new))
     try:
-        done = run(tree, test if planted.test else walk)
+        done = plot.run(test if planted.test else walk)
     finally:
         path.write_text(source)
     assert done.returncode == 1, f"survived: {planted.name}\n{done.stdout}{done.stderr}"
@@ -114,32 +159,40 @@ def check_is_found(tree: Path, planted: Planted, walk: Sequence[str]) -> None:
 
 
 class Garden:
-    """Looks for several planted bugs at a time, each in a tree of its own, one for each processor."""
+    """Looks for several planted bugs at a time, each in a plot of its own."""
 
     def __init__(
-        self, directory: Path, chosen: Iterable[Planted], walk: Callable[[Planted], Sequence[str]]
+        self, plots: Iterable[Plot], chosen: Iterable[Planted], walk: Callable[[Planted], Sequence[str]]
     ) -> None:
-        self._trees: Queue[Path] = Queue()
+        self._free: Queue[Plot] = Queue()
+        for plot in plots:
+            self._free.put(plot)
         self._walk = walk
-        self._count = len(os.sched_getaffinity(0))
-        first = copy_tree(directory / "0")
-        compile_tree(first)
-        self._trees.put(first)
-        for number in range(1, self._count):
-            self._trees.put(Path(shutil.copytree(first, directory / str(number))))
-        self._pool = ThreadPoolExecutor(self._count)
+        self._pool = ThreadPoolExecutor(self._free.qsize())
         self._found = {planted.name: self._pool.submit(self._look, planted) for planted in chosen}
 
-    def _look(self, planted: Planted) -> None:
-        tree = self._trees.get()
+    @contextlib.contextmanager
+    def _plot(self) -> Iterator[Plot]:
+        plot = self._free.get()
         try:
-            check_is_found(tree, planted, self._walk(planted))
+            yield plot
         finally:
-            self._trees.put(tree)
+            self._free.put(plot)
+
+    def _look(self, planted: Planted) -> None:
+        with self._plot() as plot:
+            check_is_found(plot, planted, self._walk(planted))
 
     def check(self, planted: Planted) -> None:
         """Wait until the bug was looked for; raises if it was not found."""
         self._found[planted.name].result()
+
+    def check_nothing_is_found(self, walk: Sequence[str]) -> None:
+        """Without a bug the model is content; what it did is printed."""
+        with self._plot() as plot:
+            done = plot.run(walk)
+        assert done.returncode == 0, done.stdout + done.stderr
+        print(done.stdout)
 
     def close(self) -> None:
         """Look for no more of them."""
@@ -154,10 +207,3 @@ def chosen_bugs(request: pytest.FixtureRequest) -> list[Planted]:
         if isinstance(item, pytest.Function) and item.module is request.module and hasattr(item, "callspec")
     ]
     return [params["planted"] for params in calls if "planted" in params]
-
-
-def check_nothing_is_found(tree: Path, walk: Sequence[str]) -> None:
-    """Without a bug the model is content; what it did is printed."""
-    done = run(tree, walk)
-    assert done.returncode == 0, done.stdout + done.stderr
-    print(done.stdout)

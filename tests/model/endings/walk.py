@@ -27,8 +27,7 @@ from tests.model.endings.sizes import small
 from tests.model.endings.world import World
 from tests.model.planted import ENDINGS as MODULE
 from tests.model.planted import PLANTED
-from tests.planting import check_is_found
-from tests.trees import copy_tree
+from tests.planting import check_is_found, plots
 
 #: Moves of one seed.
 MOVES = 120
@@ -279,11 +278,10 @@ def look_for_planted() -> int:
     """Print for each planted bug that this walk must find whether it does; returns how many it does not."""
     bugs = [bug for bug in PLANTED if bug.walk == MODULE]
     survivors = 0
-    with TemporaryDirectory() as directory:
-        tree = copy_tree(Path(directory) / "tree")
+    with TemporaryDirectory() as directory, plots(Path(directory), 1) as (plot,):
         for bug in bugs:
             try:
-                check_is_found(tree, bug, [MODULE, str(bug.first), str(bug.first + (bug.seeds or 60))])
+                check_is_found(plot, bug, [MODULE, str(bug.first), str(bug.first + (bug.seeds or 60))])
             except AssertionError as error:
                 survivors += 1
                 print(error)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.persistence.log.replica.planted import PLANTED
-from tests.planting import ONCE, Garden, Planted, chosen_bugs
+from tests.planting import ONCE, Garden, Planted, Plot, chosen_bugs
 
 pytestmark = ONCE
 
@@ -18,8 +18,8 @@ def walk(planted: Planted) -> Sequence[str]:
 
 
 @pytest.fixture(scope="module")
-def garden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
-    garden = Garden(tmp_path_factory.mktemp("garden"), chosen_bugs(request), walk)
+def garden(request: pytest.FixtureRequest, plots: list[Plot]) -> Iterator[Garden]:
+    garden = Garden(plots, chosen_bugs(request), walk)
     yield garden
     garden.close()
 
