@@ -7,6 +7,8 @@
 # - those in $apart, which wait for Spark and for browsers.
 # - the others. What came of the former stands before the summary of these (tests/conftest.py).
 apart="tests/spark_analytics tests/admin_ui/ui"
+# In those in DIR, what has nothing compiled and is the same from source (tests/test_both_ways.py).
+once="tests/persistence/definitions tests/vhosts/queues/ready/test_heaps.py tests/vhosts/test_patterns.py"
 python=$1
 shift
 work=$(mktemp -d)
@@ -22,8 +24,13 @@ tests() {
     echo $? >"$work/$name.new" && mv "$work/$name.new" "$work/$name.code"
 }
 
+beside_once=
+for each in $once; do
+    beside_once="$beside_once --ignore=$each"
+done
 (
-    tests source env AMQP_ROUTER_UNCOMPILED=1 nice -n 5 "$python" -m pytest -q -p no:cacheprovider "$@"
+    # shellcheck disable=SC2086 # several arguments
+    tests source env AMQP_ROUTER_UNCOMPILED=1 nice -n 5 "$python" -m pytest -q -p no:cacheprovider $beside_once "$@"
     tests compiled nice -n 5 "$python" -m pytest -q -p no:cacheprovider "$@"
 ) &
 beside=$!
