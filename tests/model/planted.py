@@ -24,6 +24,7 @@ EXPIRY = "tests/vhosts/queues/test_expiry.py"
 LIMITS = "tests/vhosts/queues/test_limits.py"
 DEAD = "tests/vhosts/test_dead_letters.py"
 DEAD_CYCLES = "tests/vhosts/test_dead_letter_cycles.py"
+DEAD_MANY = "tests/vhosts/test_many_dead_letters.py"
 DEAD_CRASHES = "tests/vhosts/test_dead_letters_after_crashes.py"
 MIRRORED = "tests/vhosts/queues/test_mirrored.py"
 #: The walk that is about the ends of messages.
@@ -126,14 +127,14 @@ PLANTED = [
         "amqp_router/channel/returns.py",
         "    taken = _take_gathered(delivery, tags)\n",
         "    taken, delivery.aside.gathered = delivery.aside.gathered, []  # type: ignore[assignment]\n",
-        RETURNS,
+        RETURNS + "::test_a_quorum_queue_gets_back_what_one_consumer_had_after_the_other",
     ),
     Planted(
         "single tags of a transaction return in the order of their nacks",
         "amqp_router/channel/transactions.py",
         "        for tag in sorted(self._returned):\n",
         "        for tag in self._returned:\n",
-        RETURNS,
+        RETURNS + "::test_a_quorum_queue_gets_back_what_one_consumer_had_after_the_other",
     ),
     Planted(
         "a returned message is not marked",
@@ -210,7 +211,7 @@ PLANTED = [
         "amqp_router/channel/tags.py",
         "        if tag < self.base:\n            return self.older.count > 0 and self.older.holds(tag)\n",
         "",
-        "tests/channel/test_tags_model.py",
+        "tests/channel/test_tags_model.py::test_ring_against_a_dictionary",
     ),
     Planted(
         "multiple passes over what is old",
@@ -365,14 +366,14 @@ PLANTED = [
         QUEUE,
         "if self.expiry.expires_us > 0 and len(self.consumers) == 0:",
         "if self.expiry.expires_us > 0:",
-        EXPIRY,
+        EXPIRY + "::test_a_queue_with_a_consumer_does_not_expire",
     ),
     Planted(
         "a get is no use of a queue",
         QUEUE,
         "        if self.expiry.expires_us:\n            self.note_use()\n        message",
         "        message",
-        EXPIRY,
+        EXPIRY + "::test_uses_of_a_queue",
     ),
     Planted(
         "a message is refused although a ready consumer makes room",
@@ -393,14 +394,14 @@ PLANTED = [
         ORDER,
         "start = max(self.uncounted_from, self._window_start())",
         "start = self.uncounted_from",
-        LIMITS,
+        LIMITS + "::test_bytes_are_counted_anew_after_a_start",
     ),
     Planted(
         "a dead letter is settled before its targets are safe",
         "vhosts/dead_letters.py",
         "            self._unsafe[number] = letter\n",
         "            self._unsafe[number] = letter\n            self._settle(letter, False)\n",
-        DEAD_CRASHES,
+        DEAD_MANY + "::test_very_many_rejected_together_are_sent_in_turn",
     ),
     Planted(
         "a cycle that nobody rejected goes on",
@@ -473,14 +474,14 @@ PLANTED = [
         "vhosts/dead_letters.py",
         "letter.is_old = message.offset < max(log.redelivered_floor, epochs.continued_at)",
         "letter.is_old = message.offset < log.redelivered_floor",
-        DEAD_CRASHES,
+        DEAD_CRASHES + "::test_a_letter_whose_queue_was_stored_by_the_stop_does_not_come_again",
     ),
     Planted(
         "a letter does not say the epoch of its message",
         "vhosts/dead_letters.py",
         "            extras.source_epoch = epochs.at(message.offset)\n",
         "",
-        DEAD_CRASHES,
+        DEAD_CRASHES + "::test_a_letter_is_not_taken_for_that_of_a_message_which_a_crash_took_back",
     ),
     Planted(
         "a channel is closed before its deliveries are too old",
@@ -537,7 +538,7 @@ PLANTED = [
         QUEUE,
         "elif self.buries and not self.deleted:",
         "elif self.buries:",
-        DEAD,
+        DEAD + "::test_a_reject_after_the_queue_was_deleted_makes_no_letter",
     ),
     Planted(
         "a drop waits for consumers that take no more",
@@ -551,7 +552,7 @@ PLANTED = [
         QUEUE,
         "        if self.expiry.head_us != 0 and self._is_head_over():\n",
         "        if False:\n",
-        "tests/vhosts/queues/ready/test_priority.py",
+        "tests/vhosts/queues/ready/test_priority.py::test_what_comes_before_the_timer_does_not_keep_what_is_over",
     ),
     Planted(
         "a message with a higher priority keeps those behind it that are over",
@@ -565,35 +566,35 @@ PLANTED = [
         QUEUE,
         "        if self.trims_first:\n            done",
         "        if False:\n            done",
-        LIMITS,
+        LIMITS + "::test_what_a_channel_gives_back_is_trimmed_before_others_get_it",
     ),
     Planted(
         "a quorum queue drops what comes back in slices before it serves its consumers",
         QUEUE,
         "self.limits.is_exceeded(ready) and not ready.is_returning():\n",
         "self.limits.is_exceeded(ready):\n",
-        "tests/connection/test_returns.py",
+        "tests/connection/test_returns.py::test_what_comes_back_above_the_limit",
     ),
     Planted(
         "a message keeps those that are over behind what was delivered last in a turn",
         QUEUE,
         "                self.expiry.head_us = head.deadline_us  #",
         "                pass  #",
-        "tests/vhosts/queues/ready/test_priority.py",
+        "tests/vhosts/queues/ready/test_priority.py::test_what_comes_after_a_turn_that_ends_with_a_delivery_does_not_keep_what_is_over",
     ),
     Planted(
         "what is published while messages return makes them leave",
         MORTAL,
         "        newest = self.publish_total - self.trims_from\n",
         "        newest = 0\n",
-        "tests/connection/test_returns.py",
+        "tests/connection/test_returns.py::test_what_is_published_meanwhile_makes_nothing_leave",
     ),
     Planted(
         "what is due to a consumer makes messages leave that return",
         MORTAL,
         "self.trims_from = self.pumped_at if len(self.consumers) > 0 else self.publish_total",
         "self.trims_from = self.publish_total",
-        "tests/connection/test_returns.py",
+        "tests/connection/test_returns.py::test_what_is_due_to_a_consumer_makes_nothing_leave_that_returns",
     ),
     Planted(
         "a consumer gets what comes back to a full queue before it is trimmed",
@@ -621,7 +622,7 @@ PLANTED = [
         "vhosts/queues/drops.py",
         "self._read(queue, self._offsets.pop())",
         "self._read(queue, self._offsets.pop(0))",
-        "tests/vhosts/queues/test_limits.py",
+        "tests/vhosts/queues/test_limits.py::test_letters_of_what_a_quorum_queue_drops_at_once_come_the_newest_first",
     ),
     Planted(
         "what returned too often leaves before what is dropped with it",

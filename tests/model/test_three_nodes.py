@@ -9,12 +9,13 @@ from collections import Counter
 import pytest
 
 from tests.model import schedules, three_nodes
+from tests.seeds import first_seeds
 
 
 def test_schedules_of_three_nodes(moves: Counter[str]) -> None:
     logging.disable(logging.CRITICAL)
     try:
-        played = schedules.play(three_nodes.run, range(60))
+        played = schedules.play(three_nodes.run, first_seeds(60))
     finally:
         logging.disable(logging.NOTSET)
     moves += played.moves
