@@ -26,6 +26,7 @@ PRELOAD = [
     "tests.fuzz.serving",
     "amqp_router.main",
     "amqp_router.broker",
+    "amqp_router.serving",
     "amqp_router.metrics",
     "admin_ui.app",
     "amqp_router.log_command",
@@ -33,6 +34,7 @@ PRELOAD = [
     "spark_analytics.arrow",
     "pyarrow",
     "pyarrow.compute",
+    "pandas",  # which pyarrow asks for
 ]
 
 
