@@ -19,7 +19,7 @@ from vhosts.exchanges.route_names import RouteNames
 from vhosts.publishing.keeping import KEEP_SLICE
 from vhosts.vhost import VirtualHost
 
-BINDINGS = 40_000
+BINDINGS = 20_000
 #: One turn looks at no more bindings than this.
 LOOKS_MAX = 4096
 STEPS = BINDINGS // LOOKS_MAX
