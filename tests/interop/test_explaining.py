@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.brokers import ENTRY, ROOT, RabbitProcess, RouterProcess
+from tests.brokers import ROOT, RabbitProcess, RouterProcess
 from tests.interop.conftest import RABBITMQ
 from tests.interop.differential.comparing import compare
 from tests.interop.differential.explaining import (
@@ -89,6 +89,14 @@ REFUSED = [
 ]
 
 
+def our_broker(directory: Path, text: str) -> RouterProcess:
+    """This broker, which runs ``text`` first."""
+    broker = make_broker(directory, text)
+    # It takes all variables of that prefix for options.
+    broker.environment.pop("AMQP_ROUTER_TEST_BROKER", None)
+    return broker
+
+
 class Listed:
     """The steps of a list."""
 
@@ -109,7 +117,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
         if text in places and "turn " not in text:
             return places[text]
         directory = tmp_path_factory.mktemp("broker")
-        broker: RouterProcess | RabbitProcess = make_broker(directory, text)
+        broker: RouterProcess | RabbitProcess = our_broker(directory, text)
         if text == LATER.setting and RABBITMQ:
             broker = RabbitProcess(directory, plugins=PLUGINS)
         started.append(broker)
@@ -137,7 +145,7 @@ def verdict(tmp_path: Path, start: Callable[[str], Place]) -> Callable[..., Verd
             return Listed(steps)
 
         def make(directory: Path, setting: str) -> RouterProcess:
-            return RouterProcess(directory, entry=(planted if planted_again else "") + setting + ENTRY)
+            return our_broker(directory, (planted if planted_again else "") + setting)
 
         places = start(planted), start(theirs)
         walk = compare(places, 1, len(steps), draw=draw)
