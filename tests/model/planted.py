@@ -86,6 +86,7 @@ PLANTED = [
         "            for offset in offsets:\n",
         "            for offset in rising:\n",
         walk=ENDINGS,
+        first=201,
     ),
     Planted(
         "a purge after a start settles what is out of a quorum queue",
