@@ -37,6 +37,7 @@ _BESIDE = os.environ.pop("AMQP_ROUTER_TESTS_BESIDE", None)
 #: Their files, and what they are.
 BESIDE = {
     "apart": "tests that wait for Spark and browsers",
+    "observed": "tests of what clients observe",
     "source": "tests of compiled modules, from source",
     "compiled": "tests of compiled modules, compiled",
 }

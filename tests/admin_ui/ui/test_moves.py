@@ -70,6 +70,7 @@ def test_moved_by_keyboard(calm: Site, visit: Visits) -> None:
         one.open(queue_path("there"))
         one.page.wait_for_selector(".moves li:has-text('From queue here: 2 of 2 messages')")
         one.page.wait_for_selector(".figures div:has-text('Ready') dd:text-is('2')")
+        one.close()  # the page of a queue that is gone would complain
         channel.queue_delete("here")
         channel.queue_delete("there")
 
@@ -92,6 +93,7 @@ def test_a_failed_one_says_why_on_a_phone(calm: Site, visit: Visits) -> None:
         )
         assert one.axe() == []
         assert not one.overflows()
+        one.close()  # the page of a queue that is gone would complain
         channel.queue_delete("here")
         channel.queue_delete("there")
 
@@ -126,6 +128,7 @@ def test_one_that_runs_is_watched_and_stopped(calm: Site, visit: Visits, size: A
         one.page.wait_for_selector(".moves li:has-text('stopped')")
         assert stopped == ["DELETE"]
         assert one.page.locator(".moves button, .moves progress").count() == 0
+        one.close()  # the page of a queue that is gone would complain
         channel.queue_delete("here")
         channel.queue_delete("there")
 
