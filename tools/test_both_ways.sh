@@ -7,7 +7,7 @@
 # - those in $apart, which wait for Spark and for browsers, and then those in $observed, what clients observe.
 # - the others. What came of the former stands before the summary of these (tests/conftest.py).
 apart="tests/spark_analytics tests/admin_ui/ui"
-observed="tests/interop tests/oracle"
+observed="tests/interop"
 # In those in DIR, what has nothing compiled and is the same from source (tests/test_both_ways.py).
 once="tests/persistence/definitions tests/vhosts/queues/ready/test_heaps.py tests/vhosts/test_patterns.py"
 python=$1
