@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from amqp_router.metrics.recovered import RecoveredBytes
 from amqp_router.protocol import methods as m
+from amqp_router.protocol.message import Message
 from amqp_router.protocol.properties import encode_properties
 from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, Client, Received, SimNode
@@ -520,11 +521,11 @@ def test_letters_of_what_returned_too_often_come_behind_those_of_what_is_dropped
     assert drained(dead) == numbers(3, 2, 0, 1)
 
 
-@pytest.mark.parametrize("bodies", ["abcdef", "abecdf"])
+@pytest.mark.parametrize(("how", "bodies"), [("publish", "abcdef"), ("publish", "abecdf"), ("get", "abcedf")])
 def test_a_quorum_queue_that_drops_in_turns_lets_nothing_expire_meanwhile(
-    node: SimNode, monkeypatch: pytest.MonkeyPatch, bodies: str
+    node: SimNode, monkeypatch: pytest.MonkeyPatch, bodies: str, how: str
 ) -> None:
-    """What is over behind what is dropped leaves with it, also if a publish comes between two turns."""
+    """What is over behind what is dropped leaves with it, whatever comes between two turns."""
     monkeypatch.setattr("vhosts.queues.queue.TRIM_UNITS", 4)
     dead = declared(node, "dead", durable=True)
     queue = declared(
@@ -547,9 +548,16 @@ def test_a_quorum_queue_that_drops_in_turns_lets_nothing_expire_meanwhile(
 
     def call() -> None:
         queue.publish(message("123456"))
-        queue.publish(short)
+        if how == "publish":
+            queue.publish(short)
+        else:
+            got.append(queue.take(True))
 
+    got: list[Message | None] = []
     node.enter(call)
     node.settle()
-    assert (queue.expired_total, queue.dropped_total) == (0, 6)
-    assert drained(dead) == [*reversed(bodies)]
+    taken = [text_of(each) for each in got if each is not None]
+    assert taken == ([] if how == "publish" else ["c"])
+    left = [body for body in bodies if body not in taken]
+    assert (queue.expired_total, queue.dropped_total) == (0, len(left))
+    assert drained(dead) == [*reversed(left)]
